@@ -1,0 +1,266 @@
+"""Every kind of event, as frozen models. A kind is a short literal for ever: a new field has a default, or it is a new kind.
+
+One episode is one stream. Large bodies (sources, logs, plans) are blobs, named here by digest; raw timing samples are small and
+stand in the event itself, so that every decision can be derived again from the log alone.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+"""Identity of a bundle, blob, image or source."""
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Grade = Literal["plan", "bracket", "shared"]
+"""Grade of evidence; never mixed in one comparison."""
+
+
+class Frozen(BaseModel):
+    """Base of all that enters the log."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, ser_json_inf_nan="null")
+
+
+class Series(Frozen):
+    """Consecutive bracket calls of one arm on one case. One input, one check and one time per call."""
+
+    arm: Name
+    """`baseline`, `incumbent`, `candidate`, or `baseline-b` in an A/A pair."""
+    case: Name
+    block: int
+    """Interleaving round inside its pair. -1: verification (also timed, not used for speed); -2: alone, before the
+    candidate existed; -3: alone, after the candidate was destroyed."""
+    ns: tuple[int, ...]
+    """Judge's host clock, input released to private copy of the output held, nanoseconds; one per call."""
+    why: tuple[str, ...]
+    """Per call: "" if the output was right, else a reason of `ops.decide.reasons`."""
+    worst: tuple[Finite | None, ...] = ()
+    """Per call: largest error as a multiple of its tolerance; above 1 is wrong. None when no output could be compared."""
+    family: str = ""
+    """Hidden input family; empty is the task's own distribution."""
+
+
+class Pair(Frozen):
+    """What one measurement unit returned: fresh processes for every arm, measured side by side. The unit of replication."""
+
+    unit: Name
+    grade: Grade
+    series: tuple[Series, ...]
+    secret: str
+    """Hex. Input seed of call n is HMAC-SHA256(secret, n). Known to nobody but the judge until every guest was dead."""
+    claims: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Per arm, what the guest said of itself (versions, load errors). Claims, not facts."""
+    outcomes: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Per container, what the sandbox saw from outside."""
+    device: dict[str, Any] = Field(default_factory=dict)
+    """Device state around the blocks: NVML clocks, throttle reasons, temperature, foreign processes; load on CPU."""
+    bundle_intact: bool = True
+    """The frozen bundle and each arm's projection hashed the same before and after."""
+
+
+class EpisodeStarted(Frozen):
+    kind: Literal["episode.started"] = "episode.started"
+    bundle: Digest
+    """Digest of the frozen bundle (over its manifest)."""
+    manifest: dict[str, Digest]
+    """File name -> digest; each is a blob."""
+    operator: str | None = None
+    """Registered operator, if the bundle was made from one."""
+    dtype: str | None = None
+    shape: dict[str, int] = Field(default_factory=dict)
+    device: Literal["cpu", "cuda"]
+    device_label: str
+    """`cpu-interpreter`, or the GPU's name."""
+    engine: Literal["docker", "bwrap", "fake"]
+    settings: dict[str, Any]
+    """The resolved run settings: strategy, seed, budgets, thresholds. Decisions read only these."""
+    environment: dict[str, Any]
+    """Image digest and manifest, sandbox description, host facts, program version."""
+    decision_code: Digest
+    """Digest of the pure decision code; a replay names it when it differs."""
+    live_kernel: str | None = None
+    """Path of the kernel file that the user owns, for display."""
+
+
+class BaselineMeasured(Frozen):
+    kind: Literal["baseline.measured"] = "baseline.measured"
+    index: int
+    pair: Pair
+    """Two arms, `baseline` and `baseline-b`, of the same source: an A/A pair. Before any candidate existed."""
+
+
+class BaselineCalibrated(Frozen):
+    kind: Literal["baseline.calibrated"] = "baseline.calibrated"
+    aa_halfwidth: Finite
+    """Half-width of the A/A interval, log ratio; it widens every interval of this grade."""
+    median_us: dict[str, Finite]
+    """Per case, median over processes, microseconds."""
+    numbers: dict[str, Any] = Field(default_factory=dict)
+
+
+class BaselineRefused(Frozen):
+    kind: Literal["baseline.refused"] = "baseline.refused"
+    reason: str
+    """The bundle's own baseline is wrong, crashes or is too unstable: no search can start."""
+    detail: str = ""
+
+
+class CandidateProposed(Frozen):
+    kind: Literal["candidate.proposed"] = "candidate.proposed"
+    candidate: Name
+    """`c001`, `c002`, ... in order of proposal."""
+    source: Digest
+    """Blob of the complete kernel source."""
+    normal: Digest
+    """Digest of the source's normal form (for the duplicate test)."""
+    provider: str
+    hypothesis: str = ""
+    evidence: str = ""
+    change: str = ""
+    expected_effect: str = ""
+    risk: str = ""
+    knobs: dict[str, Any] = Field(default_factory=dict)
+    """Template and search knobs, when it came from an operator's search space."""
+    prompt: Digest | None = None
+    reply: Digest | None = None
+
+
+class ProposalFailed(Frozen):
+    kind: Literal["proposal.failed"] = "proposal.failed"
+    index: int
+    """Which proposal, counting from 1."""
+    provider: str
+    reason: str
+    detail: str = ""
+    prompt: Digest | None = None
+    reply: Digest | None = None
+
+
+class ProposalsEnded(Frozen):
+    kind: Literal["proposals.ended"] = "proposals.ended"
+    reason: Literal["budget", "exhausted", "time"]
+
+
+class CandidateBuilt(Frozen):
+    kind: Literal["candidate.built"] = "candidate.built"
+    candidate: Name
+    claim: dict[str, Any]
+    """What the build container said (entry found, jit functions). A claim: a lie here only fails later."""
+    outcome: dict[str, Any]
+    log: Digest | None = None
+
+
+class CandidateVerified(Frozen):
+    kind: Literal["candidate.verified"] = "candidate.verified"
+    candidate: Name
+    right: int
+    calls: int
+    """Over all cases: `right` of `calls` outputs were right. Each was also timed; each later timed call is also checked."""
+
+
+class CandidateMeasured(Frozen):
+    kind: Literal["candidate.measured"] = "candidate.measured"
+    candidate: Name
+    index: int
+    """Fresh pair number, from 0."""
+    incumbent: str
+    """`baseline`, or the candidate that held the best place when this was measured."""
+    pair: Pair
+
+
+class CandidateJudged(Frozen):
+    kind: Literal["candidate.judged"] = "candidate.judged"
+    candidate: Name
+    verdict: Literal["promote", "reject", "ambiguous"]
+    reason: str
+    """One of `ops.decide.reasons`."""
+    detail: str = ""
+    numbers: dict[str, Any] = Field(default_factory=dict)
+    """Estimate, interval, pairs, per-case ratios: all re-derivable from the measured events."""
+
+
+class CandidateRejected(Frozen):
+    kind: Literal["candidate.rejected"] = "candidate.rejected"
+    candidate: Name
+    reason: str
+    detail: str = ""
+
+
+class CandidatePromoted(Frozen):
+    kind: Literal["candidate.promoted"] = "candidate.promoted"
+    candidate: Name
+    over: str
+    """Whom it replaced: `baseline` or a candidate."""
+    speedup: Finite
+    """Over the baseline: point estimate, weighted geometric mean over cases."""
+    lower: Finite
+    """Lower confidence bound of the speed-up over the baseline, widened and corrected."""
+
+
+class FinalistMeasured(Frozen):
+    kind: Literal["finalist.measured"] = "finalist.measured"
+    candidate: Name
+    index: int
+    pair: Pair
+    """Rebuilt, fresh processes, fresh secret, hidden input families."""
+
+
+class FinalistRevalidated(Frozen):
+    kind: Literal["finalist.revalidated"] = "finalist.revalidated"
+    candidate: Name
+    passed: bool
+    reason: str
+    detail: str = ""
+    numbers: dict[str, Any] = Field(default_factory=dict)
+
+
+class Faulted(Frozen):
+    kind: Literal["faulted"] = "faulted"
+    stage: str
+    detail: str
+    attempt: int
+    """A fault is about us: retried at most twice, never held against a candidate, never a promotion."""
+
+
+class EpisodeResumed(Frozen):
+    kind: Literal["episode.resumed"] = "episode.resumed"
+    environment: dict[str, Any] = Field(default_factory=dict)
+
+
+class EpisodeFinished(Frozen):
+    kind: Literal["episode.finished"] = "episode.finished"
+    outcome: Literal["winner", "no-winner", "fault", "refused"]
+    winner: str | None = None
+    winner_source: Digest | None = None
+    speedup: Finite | None = None
+    lower: Finite | None = None
+    stopping_reason: str = ""
+
+
+Fact = Annotated[
+    EpisodeStarted
+    | BaselineMeasured
+    | BaselineCalibrated
+    | BaselineRefused
+    | CandidateProposed
+    | ProposalFailed
+    | ProposalsEnded
+    | CandidateBuilt
+    | CandidateVerified
+    | CandidateMeasured
+    | CandidateJudged
+    | CandidateRejected
+    | CandidatePromoted
+    | FinalistMeasured
+    | FinalistRevalidated
+    | Faulted
+    | EpisodeResumed
+    | EpisodeFinished,
+    Field(discriminator="kind"),
+]
+
+FACT: TypeAdapter[Fact] = TypeAdapter(Fact)
+"""Parses stored bytes back into facts."""

@@ -1,0 +1,1 @@
+"""What correct and fast mean: contract, inputs, reference, tolerance and templates of each operator."""

@@ -1,0 +1,1 @@
+"""All that is read back from the log: fold, leaderboard, live log, audit, replays."""

@@ -1,0 +1,1 @@
+"""What happens next: bundles, proposals, the pipeline, decisions, settings, the command line."""

@@ -1,0 +1,1 @@
+"""(being written: the frozen contract: load, check, digest, freeze, project)"""
