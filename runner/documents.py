@@ -1,0 +1,123 @@
+"""The JSON files of a bundle, checked key by key: judge, guest and host must read one and the same thing.
+
+Unknown keys are errors: a misspelt `protected` must never silently unprotect a case.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Any, NoReturn
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+
+class DocumentError(Exception):
+    """One line: file, place, problem."""
+
+
+def cases(raw: bytes) -> list[dict[str, Any]]:
+    """cases.json, as written: at least one case, ids distinct, one or more protected."""
+    document: list[dict[str, Any]] = _validated(TypeAdapter(list[_Case]), "cases.json", raw)
+    if not document:
+        raise DocumentError("cases.json: no case")
+    ids = [case["case_id"] for case in document]
+    repeated = next((name for name in ids if ids.count(name) > 1), None)
+    if repeated is not None:
+        raise DocumentError(f"cases.json: duplicate case_id {repeated!r}")
+    if not any(case.get("protected", True) for case in document):
+        raise DocumentError("cases.json: at least one case must be protected")
+    return document
+
+
+def target(raw: bytes) -> dict[str, Any]:
+    """target.json, as written."""
+    document: dict[str, Any] = _validated(TypeAdapter(_Target), "target.json", raw)
+    return document
+
+
+def budget(raw: bytes) -> dict[str, Any]:
+    """budget.json, as written: an absent key means that the caller's own setting holds."""
+    document: dict[str, Any] = _validated(TypeAdapter(_Budget), "budget.json", raw)
+    return document
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"not a finite number: {text}")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise ValueError(f"duplicate key {key!r}")
+        seen.add(key)
+    return dict(pairs)
+
+
+def _strict_json(raw: bytes) -> Any:
+    """JSON without what Python adds to it (NaN, infinities) or forgives (duplicate keys). ValueError otherwise."""
+    return json.loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
+
+
+def _scalars(value: Any) -> Any:
+    """A case parameter: a JSON scalar, or lists of them."""
+    if isinstance(value, list):
+        return [_scalars(item) for item in value]
+    if isinstance(value, dict):
+        raise ValueError("an object is not allowed; scalars and lists are")
+    return value
+
+
+def _no_case_id(parameters: dict[str, Any]) -> dict[str, Any]:
+    if "case_id" in parameters:
+        raise ValueError("`case_id` is reserved: the judge adds it")
+    return parameters
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class _Case(_Strict):
+    case_id: str = Field(min_length=1, max_length=200)
+    parameters: Annotated[dict[str, Annotated[Any, AfterValidator(_scalars)]], AfterValidator(_no_case_id)] = {}
+    weight: float = Field(default=1.0, gt=0, le=1e9)
+    protected: bool = True
+
+
+class _Target(_Strict):
+    backend: str = Field(min_length=1)
+    architecture: str = Field(min_length=1)
+    device: str | None = None
+    environment: dict[str, str] = {}
+    optimization_guidance: str = ""
+
+
+class _Budget(_Strict):
+    max_rounds: int = Field(default=5, gt=0)
+    candidates_per_round: int = Field(default=2, gt=0)
+    max_candidate_seconds: float = Field(default=600, gt=0)
+    max_total_seconds: float = Field(default=3600, gt=0)
+    min_speedup: float = Field(default=1.01, ge=1)
+    max_cv: float = Field(default=0.10, ge=0)
+    benchmark_repetitions: int = Field(default=10, gt=0)
+
+
+def _validated(adapter: TypeAdapter[Any], name: str, raw: bytes) -> Any:
+    """The parsed document, checked against the model; as written, so that absent keys stay absent."""
+    try:
+        document = _strict_json(raw)
+        adapter.validate_python(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise DocumentError(f"{name}: {where + ': ' if where else ''}{first['msg']}".replace("\n", " ")) from None
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"{name}: not strict JSON: {error}".replace("\n", " ")) from None
+    return document
