@@ -1,0 +1,31 @@
+# The commands of this checkout. `make demo` and `make test` work on a fresh Debian 12; each says what it installs.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test conformance lint docs clean
+bin := .venv/bin
+
+help: ## what there is
+	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' Makefile | expand -t 20
+
+setup: ## system packages, .venv (host) and .guest (torch, triton)
+	@scripts/setup.sh
+
+demo: setup ## one search on this machine, then its leaderboard and its replay
+	@scripts/demo.sh
+
+test: lint ## lint, then every test but the conformance suite
+	$(bin)/pytest -m "not conformance" $(PYTEST_ARGS)
+
+conformance: setup ## hostile and cheating candidates against every sandbox that this machine has
+	$(bin)/pytest -m conformance $(PYTEST_ARGS)
+
+lint: setup ## ruff, mypy strict, import contracts
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+	$(bin)/mypy
+	$(bin)/lint-imports --no-cache
+
+docs: setup ## regenerate docs/cli.md, docs/events.md and docs/reasons.md from the program
+	$(bin)/python scripts/generate_docs.py
+
+clean: ## remove both environments and every cache (never the log in .assay)
+	rm -rf .venv .guest .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
