@@ -1,7 +1,7 @@
 """The baseline against itself: how large a difference between identical kernels looks, here and today.
 
 A/A half-width = |mean| + t * s / sqrt(n) over the A/A pairs' weighted log ratios: the bias of the order of arms plus
-the uncertainty of that bias. It widens every interval of the same grade in the episode, so a gain inside it is `ambiguous`.
+the uncertainty of that bias. It widens every interval of the same grade, so a gain inside it is `ambiguous`.
 """
 
 from __future__ import annotations

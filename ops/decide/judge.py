@@ -5,7 +5,7 @@ The rules, in order; the first that applies decides:
 1. The bundle changed, or a call on a protected case was not right: reject. Every call counts, timed or not.
 2. A pair is no evidence on speed when the baseline or incumbent was wrong in it, when calls are missing, when its grade
    is not the calibration's, or when the baseline was slow in it (3). It still counts towards `max_pairs`.
-3. The baseline alone before the candidate existed is compared with the baseline beside it. Slower than A/A pairs explain
+3. The baseline alone before the candidate existed is compared with the baseline beside it. Slower than A/A pairs show
    by more than `sabotage_margin`, and as fast as before once the candidate is gone: sabotage, a rejection when
    `sabotage_pairs` pairs show it. Not recovered: the machine drifted. In every other pair the part of a slow-down that
    A/A pairs do not explain is taken off the candidate's ratio, so slowing the baseline a little gains nothing either.
