@@ -22,9 +22,10 @@ lint: setup ## ruff, mypy strict, import contracts
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
 	$(bin)/mypy
+	$(bin)/mypy scripts/*.py
 	$(bin)/lint-imports --no-cache
 
-docs: setup ## regenerate docs/cli.md, docs/events.md and docs/reasons.md from the program
+docs: setup ## regenerate the reference pages in docs/ from the program
 	$(bin)/python scripts/generate_docs.py
 
 clean: ## remove both environments and every cache (never the log in .assay)

@@ -1,4 +1,4 @@
-"""Writes the reference pages that the program knows better than any author: events, reasons, the command line.
+"""Writes the reference pages that the program knows better than any author: events, reasons, settings, commands.
 
 `make docs` runs it; `tests/test_docs.py` fails when a page in docs/ is not exactly what it would write.
 """
@@ -53,7 +53,10 @@ def field_rows(model: type[BaseModel]) -> list[tuple[str, ...]]:
     for name, info in model.model_fields.items():
         if name == "kind":
             continue
-        default = "required" if info.is_required() else code(repr(info.get_default(call_default_factory=True)))
+        value = None if info.is_required() else info.get_default(call_default_factory=True)
+        default = "required" if info.is_required() else code(repr(value))
+        if isinstance(value, BaseModel):
+            default = f"{type(value).__name__}'s own"
         rows.append((code(name), code(written[name]), default, info.description or ""))
     return rows
 
@@ -100,6 +103,25 @@ def reasons_page() -> str:
         codes: Mapping[str, str] = getattr(reasons, name)
         rows = [(code(key) or "(empty)", meaning) for key, meaning in codes.items()]
         parts += [f"## {title}", table(("code", "meaning"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+# settings
+
+
+def settings_page() -> str:
+    from ops.decide.rules import Rules
+    from runner.settings import Settings
+
+    parts = [
+        MARK,
+        "# Settings",
+        "Resolved once and recorded in `episode.started`; from then on only that record is read.",
+    ]
+    for title, model in (("Of a run", Settings), ("Of a decision: `rules`", Rules)):
+        rows = field_rows(model)
+        parts += [f"## {title}", inspect.cleandoc(model.__doc__ or "")]
+        parts += [table(("setting", "type", "default", "meaning"), rows)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -159,6 +181,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/cli.md": cli_page,
     "docs/events.md": events_page,
     "docs/reasons.md": reasons_page,
+    "docs/settings.md": settings_page,
 }
 """Path under the project -> what it must hold."""
 

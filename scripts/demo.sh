@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The main job on this machine: search rmsnorm's space, then read back the board and decide it all again from the log.
+#
+# It runs on the embedded default, bubblewrap, and on the CPU (Triton's interpreter) where there is no GPU. Ending without a
+# winner (exit 2) is an honest end of a search and not a failure of the demo. Variables: ASSAY_HOME, DEMO_CANDIDATES.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+assay=.venv/bin/assay
+
+show() {
+    printf '\n$ assay %s\n' "$*"
+    "$assay" "$@"
+}
+
+if [ -e /dev/nvidiactl ]; then device=(--device cuda --dtype fp16); else device=(--device cpu --dtype fp32); fi
+result=$(mktemp)
+trap 'rm -f "$result"' EXIT
+
+search=(optimize rmsnorm "${device[@]}" --engine bwrap --strategy grid --max-candidates "${DEMO_CANDIDATES:-4}" --seed 1)
+printf '$ assay %s\n' "${search[*]}"
+code=0
+"$assay" "${search[@]}" >"$result" || code=$?
+cat "$result"
+case $code in
+0) ;;
+2) echo "(finished without a winner: nothing was better beyond doubt on this machine)" ;;
+*) exit "$code" ;;
+esac
+episode=$(.venv/bin/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["episode"])' "$result")
+show leaderboard
+show replay "$episode"
+show log verify
