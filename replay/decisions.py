@@ -6,8 +6,6 @@ decision is written in one place, and an event of it can always be derived again
 
 from __future__ import annotations
 
-import math
-
 from eventstore.facts import (
     CandidateJudged,
     CandidatePromoted,
@@ -82,23 +80,21 @@ def _revalidated(state: State) -> FinalistRevalidated | None:
 
 
 def _finished(state: State) -> EpisodeFinished:
-    """A winner carries the smaller of its two measured speed-ups: what was promoted, and what held again."""
-    if state.recent_faults >= MAX_FAULTS:
+    """A winner carries the speed-up of its revalidation: nothing was selected on those numbers."""
+    if len(state.recent_faults) >= MAX_FAULTS:
         return EpisodeFinished(outcome="fault", stopping_reason="faults")
     if state.refused:
         return EpisodeFinished(outcome="refused", stopping_reason="baseline-refused")
     if state.winner is None:
-        failed = any(not one.passed for one in state.revalidated.values())
-        reason = "finalist-revalidation-failed" if failed else "no-candidate-promoted"
+        reason = "finalist-revalidation-failed" if state.revalidated else "no-candidate-promoted"
         return EpisodeFinished(outcome="no-winner", stopping_reason=reason)
     winner = state.candidates[state.winner]
     again = state.revalidated[state.winner].numbers
-    assert winner.promoted is not None
     return EpisodeFinished(
         outcome="winner",
         winner=winner.id,
         winner_source=winner.proposed.source,
-        speedup=min(winner.promoted.speedup, again.get("speedup") or math.inf),
-        lower=min(winner.promoted.lower, again.get("lower") or math.inf),
+        speedup=again["speedup"],
+        lower=again["lower"],
         stopping_reason="finalist-revalidated",
     )

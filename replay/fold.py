@@ -102,7 +102,7 @@ class State:
     revalidated: Mapping[str, FinalistRevalidated] = field(default_factory=dict)
     finished: EpisodeFinished | None = None
     faults: tuple[Faulted, ...] = ()
-    recent_faults: int = 0
+    recent_faults: tuple[Faulted, ...] = ()
     """Faults since the last event that was progress (resuming is none)."""
     resumed: int = 0
 
@@ -156,7 +156,7 @@ class State:
             return "start"
         if self.finished:
             return "done"
-        if self.refused or self.recent_faults >= MAX_FAULTS:
+        if self.refused or len(self.recent_faults) >= MAX_FAULTS:
             return "finish"
         if self.calibration is None:
             return "baseline"
@@ -206,7 +206,7 @@ def step(state: State, fact: Fact) -> State:
         raise FoldError(kind, "the episode is finished")
     after = _STEPS[type(fact)](state, fact)
     if not isinstance(fact, Faulted | EpisodeResumed):
-        after = replace(after, recent_faults=0)
+        after = replace(after, recent_faults=())
     return replace(after, version=state.version + 1)
 
 
@@ -338,7 +338,7 @@ def _finalist_revalidated(state: State, fact: FinalistRevalidated) -> State:
 
 
 def _faulted(state: State, fact: Faulted) -> State:
-    return replace(state, faults=(*state.faults, fact), recent_faults=state.recent_faults + 1)
+    return replace(state, faults=(*state.faults, fact), recent_faults=(*state.recent_faults, fact))
 
 
 def _resumed(state: State, fact: EpisodeResumed) -> State:
