@@ -21,7 +21,8 @@ missing_system_packages() {
     "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
     command -v bwrap >/dev/null || echo bubblewrap
     command -v setpriv >/dev/null || echo util-linux
-    PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep -q 'libseccomp\.so\.2' || echo libseccomp2
+    # no `grep -q`: it leaves early, ldconfig dies of SIGPIPE, and pipefail makes that an absence
+    PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep 'libseccomp\.so\.2' >/dev/null || echo libseccomp2
 }
 
 install_system_packages() {
