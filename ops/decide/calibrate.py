@@ -46,8 +46,8 @@ def calibrate(pairs: Sequence[Pair], rules: Rules) -> Calibration | Refusal:
 
 
 def cases_of(pairs: Sequence[Pair], rules: Rules) -> tuple[str, ...]:
-    """The cases that decisions look at."""
-    return tuple(rules.weights) or case_names(pairs[0])
+    """The cases that decisions look at, sorted: the order of a mapping does not survive the log."""
+    return tuple(sorted(rules.weights)) or case_names(pairs[0])
 
 
 def weights_of(cases: Sequence[str], rules: Rules) -> Mapping[str, float]:

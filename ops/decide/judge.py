@@ -47,7 +47,7 @@ class Ruling:
 def decide(pairs: Sequence[Pair], calibration: Calibration, rules: Rules, incumbent: str = BASELINE) -> Ruling:
     """Rule on a candidate by its pairs so far. `incumbent`: `baseline`, or the candidate that is to be beaten."""
     arm = BASELINE if incumbent == BASELINE else "incumbent"
-    cases = tuple(calibration.median_us)
+    cases = tuple(sorted(calibration.median_us))
     return rule(tuple(observe(pair, cases, incumbent=arm) for pair in pairs), calibration, rules)
 
 
@@ -58,7 +58,7 @@ def revalidate(pairs: Sequence[Pair], calibration: Calibration, rules: Rules) ->
     promoted on at least `min_pairs` others.
     """
     once = rules.model_copy(update={"tries": 1, "min_pairs": 2, "max_pairs": 2})
-    seen = tuple(observe(pair, tuple(calibration.median_us)) for pair in pairs)
+    seen = tuple(observe(pair, tuple(sorted(calibration.median_us))) for pair in pairs)
     found = rule(seen, calibration, once)
     if found.verdict == "promote":
         return replace(found, reason="revalidated")
