@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import array
 import json
+import os
 import socket
+import time
 from typing import Any, NoReturn
 
 MAX_BYTES = 128 * 1024
@@ -79,41 +81,34 @@ def send(sock: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()
         raise WireClosed("closed") from None
 
 
-def receive(sock: socket.socket, max_fds: int = 0, spin: bool = False) -> tuple[dict[str, Any], list[int]]:
+def receive(sock: socket.socket, max_fds: int = 0, spin_until: float | None = None) -> tuple[dict[str, Any], list[int]]:
     """Receive one message and up to `max_fds` file descriptors (the caller closes them).
 
-    Blocks within the socket's own timeout (TimeoutError). With `spin` it polls without sleeping: microseconds instead of a
-    wake-up, at the price of a core.
+    Blocks within the socket's own timeout (TimeoutError). With `spin_until` (a `time.monotonic` deadline) it polls without
+    sleeping: microseconds instead of a wake-up, at the price of a core.
     """
     ancillary_bytes = socket.CMSG_SPACE(4 * MAX_FDS) if max_fds else 0
-    flags = socket.MSG_CMSG_CLOEXEC | (socket.MSG_DONTWAIT if spin else 0)
+    flags = socket.MSG_CMSG_CLOEXEC | (0 if spin_until is None else socket.MSG_DONTWAIT)
     while True:
         try:
             raw, ancillary, seen, _ = sock.recvmsg(MAX_BYTES + 1, ancillary_bytes, flags)
             break
         except BlockingIOError:
-            continue
+            if spin_until is not None and time.monotonic() > spin_until:
+                raise TimeoutError("timed out") from None
         except ConnectionResetError:
             raise WireClosed("closed") from None
     fds: list[int] = []
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.extend(array.array("i", data[: len(data) - len(data) % 4]))
-    if not raw:
-        _close(fds)
-        raise WireClosed("closed")
-    if len(fds) > max_fds or seen & (socket.MSG_CTRUNC | socket.MSG_TRUNC):
-        _close(fds)
-        raise WireError("unexpected file descriptors or a truncated message")
     try:
+        if len(fds) > max_fds or seen & (socket.MSG_CTRUNC | socket.MSG_TRUNC):
+            raise WireError("unexpected file descriptors or a truncated message")
+        if not raw:
+            raise WireClosed("closed")
         return decode(raw), fds
     except WireError:
-        _close(fds)
+        for fd in fds:
+            os.close(fd)
         raise
-
-
-def _close(fds: list[int]) -> None:
-    import os
-
-    for fd in fds:
-        os.close(fd)

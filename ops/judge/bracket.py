@@ -1,0 +1,191 @@
+"""The causal bracket: one call, timed from "input released" to "our own copy of the whole output held", and checked.
+
+    t0   our clock, before the first byte about this input leaves: fresh memory, unseen so far, goes out by fd
+    ...  the guest maps it, computes, copies the result into the output slot, says "done"
+    at "done" we gather secret random elements (a guest that says "done" and goes on computing beside our copy is caught: what
+         we gathered then differs from the copy)
+    t1   our clock, when the copy is complete
+    then compare with the expected output, which this process alone holds
+
+Before t0 the slot is filled with plausible wrong data: the right output of another input that is never released to anyone. The
+copy tax (mapping, copying) is never subtracted; all arms pay it alike. One call is outstanding at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ops import blocks, wire
+from ops.judge.compare import compare
+from ops.judge.seeds import Seeds
+from ops.judge.task import NAMES, Expected, Task
+
+PROBES = 256
+"""Secret random elements gathered per slot at "done"."""
+DECOYS = 2
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One call. `ns` is its bracket; meaningful only where `why` is empty."""
+
+    n: int
+    ns: int
+    why: str
+    worst: float | None
+    detail: str = ""
+
+
+class Guest:
+    """The judge's end of one arm's connection. Everything read from it is a claim."""
+
+    def __init__(self, sock: socket.socket, hello: dict[str, Any]) -> None:
+        self.sock, self.hello, self.gone = sock, hello, False
+
+    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Send and wait for one answer (no fds)."""
+        self.sock.settimeout(timeout_s)
+        wire.send(self.sock, message)
+        return wire.receive(self.sock)[0]
+
+
+class Bracket:
+    """Runs calls of any arm on any case. Owns the secret, the decoys and the clock."""
+
+    def __init__(self, task: Task, cases: dict[str, dict[str, Any]], device: str, spin: bool) -> None:
+        self.task, self.cases, self.device, self.spin = task, cases, device, spin
+        self.seeds = Seeds()
+        self.count = 0
+        self._decoys: dict[tuple[str, str, int], list[torch.Tensor]] = {}
+
+    def call(self, guest: Guest, case_id: str, family: str, timeout_s: float) -> Sample:
+        """One timed and checked call; a guest that is gone or breaks the protocol yields a reason, never an exception."""
+        n = self.count
+        self.count += 1
+        if guest.gone:
+            return Sample(n, 0, "guest-died", None)
+        case = self.cases[case_id]
+        inputs = self.task.inputs(case, self.seeds.generator(str(n), self.device), family)
+        expected = self.task.expected(case, inputs)
+        prefill = self._decoy(case_id, family, n % DECOYS)
+        order, source, target, slots = self._publishable(n, inputs, expected, prefill)
+        try:
+            return self._timed(guest, order, source, target, slots, expected, prefill, timeout_s)
+        except TimeoutError:
+            guest.gone = True  # whatever it says later would be taken for another call's answer
+            return Sample(n, 0, "timeout", None)
+        except wire.WireClosed:
+            guest.gone = True
+            return Sample(n, 0, "guest-died", None)
+        except wire.WireError as error:
+            guest.gone = True
+            return Sample(n, 0, "protocol", None, str(error))
+        finally:
+            del slots
+            source.close()
+            target.close()
+
+    def _timed(
+        self,
+        guest: Guest,
+        order: dict[str, Any],
+        source: blocks.Block,
+        target: blocks.Block,
+        slots: list[torch.Tensor],
+        expected: Expected,
+        prefill: list[torch.Tensor],
+        timeout_s: float,
+    ) -> Sample:
+        n = order["n"]
+        probes = [torch.tensor(_secret_indices(s.numel()), device=self.device) for s in slots]
+        fds = (source.share(writable=False), target.share(writable=True))
+        if guest.ask(order, timeout_s) != {"ready": n}:
+            raise wire.WireError("not ready")
+        self._settle()
+        deadline = time.monotonic() + timeout_s
+        t0 = time.perf_counter_ns()
+        wire.send(guest.sock, {"go": n}, fds)
+        answer, _ = wire.receive(guest.sock, spin_until=deadline if self.spin else None)
+        gathered = [s.reshape(-1)[p] for s, p in zip(slots, probes, strict=True)]
+        self._settle()
+        snapshots = [s.clone() for s in slots]
+        self._settle()
+        t1 = time.perf_counter_ns()
+        if "error" in answer:
+            why = "shape" if answer["error"] == "shape" else "guest-error"
+            return Sample(n, t1 - t0, why, None, str(answer.get("detail", ""))[:2000])
+        if answer != {"done": n}:
+            raise wire.WireError("neither done nor error")
+        for snapshot, probe, early in zip(snapshots, probes, gathered, strict=True):
+            if not torch.equal(_bits(snapshot.reshape(-1)[probe]), _bits(early)):
+                return Sample(n, t1 - t0, "early-done", None)
+        finding = compare(snapshots, expected, prefill)
+        return Sample(n, t1 - t0, finding.why, finding.worst)
+
+    def _publishable(
+        self, n: int, inputs: list[Any], expected: Expected, prefill: list[torch.Tensor]
+    ) -> tuple[dict[str, Any], blocks.Block, blocks.Block, list[torch.Tensor]]:
+        """Fresh blocks that hold this call's inputs and prefilled slots; no guest has seen their fds yet."""
+        mutates = self.task.mutates
+        returned = len(expected.specs) - len(mutates)
+        outputs = [dict(s) for s in expected.specs]
+        described: list[dict[str, Any]] = []
+        given: list[tuple[dict[str, Any], torch.Tensor]] = []
+        for index, value in enumerate(inputs):
+            if not isinstance(value, torch.Tensor):
+                described.append({"scalar": value})
+            elif index in mutates:
+                described.append({"slot": returned + mutates.index(index)})
+            else:
+                spec = {"shape": list(value.shape), "dtype": NAMES[value.dtype]}
+                described.append(spec)
+                given.append((spec, value))
+        in_bytes = blocks.layout([spec for spec, _ in given])
+        out_bytes = blocks.layout(outputs)
+        source, target = blocks.create(self.device, in_bytes), blocks.create(self.device, out_bytes)
+        for view, (_, value) in zip(blocks.views(source.base, [s for s, _ in given]), given, strict=True):
+            view.copy_(value)
+        slots = blocks.views(target.base, outputs)
+        for index, slot in enumerate(slots):
+            slot.copy_(inputs[mutates[index - returned]] if index >= returned else prefill[index])
+        order = {
+            "op": "ready",
+            "n": n,
+            "inputs": described,
+            "outputs": outputs,
+            "returned": returned,
+            "in_bytes": source.base.numel(),
+            "out_bytes": target.base.numel(),
+        }
+        return order, source, target, slots
+
+    def _decoy(self, case_id: str, family: str, index: int) -> list[torch.Tensor]:
+        """Right outputs of an input that nobody is ever given."""
+        key = (case_id, family, index)
+        if key not in self._decoys:
+            label = hashlib.sha256(repr(key).encode()).hexdigest()
+            case = self.cases[case_id]
+            inputs = self.task.inputs(case, self.seeds.generator(f"decoy {label}", self.device), family)
+            made = self.task.expected(case, inputs)
+            self._decoys[key] = [v.to(blocks.DTYPES[s["dtype"]]) for v, s in zip(made.values, made.specs, strict=True)]
+        return self._decoys[key]
+
+    def _settle(self) -> None:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+
+def _secret_indices(count: int) -> list[int]:
+    return [secrets.randbelow(count) for _ in range(min(PROBES, count))]
+
+
+def _bits(values: torch.Tensor) -> torch.Tensor:
+    """NaN compares unequal to itself; bits do not."""
+    return values.contiguous().view(torch.uint8)

@@ -1,0 +1,124 @@
+"""The judge container's program: obeys the host over one socket, speaks to guests over others, never imports a candidate.
+
+Arguments: control socket, folder of links (one subfolder per arm), folder of the frozen bundle, device. Operations of the host, one
+JSON object each: `open`, `attach`, `load`, `series`, `close`. The host decides what is called and when (it freezes and thaws the
+guests in between); this process decides what is right and how long it took.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from typing import Any
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+import torch
+
+from ops import wire
+from ops.judge.bracket import Bracket, Guest, Sample
+from ops.judge.task import Task, TaskError
+
+
+class Judge:
+    """State of one measurement unit."""
+
+    def __init__(self, links: str, bundle: str, device: str) -> None:
+        self.links, self.bundle, self.device = links, bundle, device
+        self.guests: dict[str, Guest] = {}
+        self.doors: dict[str, socket.socket] = {}
+        self.bracket: Bracket | None = None
+        self.spin = False
+
+    def open(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Load the task and bind one socket per arm. Answers the versions the judge runs on and each case's families."""
+        self.spin = bool(order["spin"])
+        task = Task(os.path.join(self.bundle, "task.py"), self.device)
+        with open(os.path.join(self.bundle, "cases.json"), encoding="utf-8") as file:
+            cases = {c["case_id"]: {**c.get("parameters", {}), "case_id": c["case_id"]} for c in json.load(file)}
+        self.bracket = Bracket(task, cases, self.device, self.spin)
+        for arm in order["arms"]:
+            path = os.path.join(self.links, arm, "s")
+            door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            door.bind(path)
+            os.chmod(path, 0o666)
+            door.listen(1)
+            self.doors[arm] = door
+        return {
+            "ok": True,
+            "python": sys.version.split()[0],
+            "torch": torch.__version__,
+            "families": {name: sorted(task.families(case)) for name, case in cases.items()},
+        }
+
+    def attach(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Wait for the arm's guest; afterwards its door is gone and nobody else can connect."""
+        door = self.doors.pop(order["arm"])
+        door.settimeout(order["timeout_s"])
+        try:
+            sock, _ = door.accept()
+        finally:
+            door.close()
+            os.unlink(os.path.join(self.links, order["arm"], "s"))
+        sock.settimeout(order["timeout_s"])
+        hello, _ = wire.receive(sock)
+        self.guests[order["arm"]] = Guest(sock, hello)
+        return {"ok": True, "hello": hello}
+
+    def load(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Let the arm's guest load the source that now lies in its bundle folder."""
+        guest = self.guests[order["arm"]]
+        return {"claim": guest.ask({"op": "load", "entry": order["entry"], "spin": self.spin}, order["timeout_s"])}
+
+    def series(self, order: dict[str, Any]) -> dict[str, Any]:
+        """`calls` bracket calls in a row; stops after the first wrong one (one wrong call already decides)."""
+        assert self.bracket is not None
+        samples: list[Sample] = []
+        for _ in range(order["calls"]):
+            guest = self.guests[order["arm"]]
+            samples.append(self.bracket.call(guest, order["case"], order.get("family", ""), order["timeout_s"]))
+            if samples[-1].why:
+                break
+        return {"samples": [s.__dict__ for s in samples]}
+
+    def close(self, order: dict[str, Any]) -> dict[str, Any]:
+        """The secret. The host asks only when every guest is dead."""
+        assert self.bracket is not None
+        return {"secret": self.bracket.seeds.reveal(), "calls": self.bracket.count}
+
+
+def main() -> None:
+    control, links, bundle, device = sys.argv[1:5]
+    torch.set_num_threads(1)
+    judge = Judge(links, bundle, device)
+    host = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    host.connect(control)
+    operations = {
+        "open": judge.open,
+        "attach": judge.attach,
+        "load": judge.load,
+        "series": judge.series,
+        "close": judge.close,
+    }
+    while True:
+        order, _ = wire.receive(host)
+        try:
+            answer = operations[order["op"]](order)
+        except TaskError as error:
+            answer = {"task_error": str(error)[:2000]}
+        except TimeoutError:
+            answer = {"guest_error": "timeout"}
+        except wire.WireClosed:
+            answer = {"guest_error": "guest-died"}
+        except wire.WireError as error:
+            answer = {"guest_error": "protocol", "detail": str(error)}
+        wire.send(host, answer)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except wire.WireClosed:
+        os._exit(0)  # the host closed the unit

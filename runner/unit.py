@@ -1,0 +1,412 @@
+"""One measurement unit with real containers: a judge, one fresh guest per arm, interleaved blocks, then nothing left.
+
+The order of a unit is the argument for its honesty, so it reads as one list (`_Unit.run`): blank guests start, the baseline is
+measured alone while the newcomer's source does not exist inside any container, then the source is released, checked, timed in
+randomised blocks with every other arm frozen, destroyed, and the baseline is measured alone again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from eventstore.facts import Pair, Series
+from images.api import Image
+from ops import wire
+from runner import devices
+from runner.bundle import Bundle, check_intact, project, write
+from runner.lab import Built, PairPlan
+from sandbox.api import Job, Limits, Mount, Outcome, Running, Sandbox, SandboxFault
+
+ROOT = Path(__file__).resolve().parent.parent
+JUDGE_UID = 65533
+GUEST_UID = 65534
+START_S = 120.0
+"""A container has this long to import torch and connect."""
+LOAD_S = 60.0
+BUILD_S = 60.0
+UNIT_S = 900.0
+"""No container of a unit outlives this, whatever happens to us."""
+COMMON_ENV = {
+    "LANG": "C.UTF-8",
+    "HOME": "/tmp",
+    "TMPDIR": "/tmp",
+    "TRITON_CACHE_DIR": "/tmp/triton",
+    "XDG_CACHE_HOME": "/tmp/cache",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
+@dataclass
+class SandboxLab:
+    """`runner.lab.Lab` over one sandbox engine and one device."""
+
+    sandbox: Sandbox
+    image: Image
+    device: str
+    """`cpu` (Triton's interpreter) or `cuda`."""
+    gpu: str | None = None
+    memory_bytes: int = 4 << 30
+    wall_s: float = UNIT_S
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "image": {"name": self.image.name, "digest": self.image.digest, "manifest": dict(self.image.manifest)},
+            "sandbox": self.sandbox.describe(),
+            "device": self.device,
+            "gpu": next((g for g in devices.gpus() if g["uuid"] == self.gpu), None) if self.gpu else None,
+        }
+
+    def build(self, bundle: Bundle, source: bytes, unit: str) -> Built:
+        """Import the source in a container without a GPU; see sandbox/guest/build.py for the claim."""
+        with _folder() as folder:
+            place = folder / "bundle"
+            project(bundle, place)
+            _release(source, place)
+            job = Job(
+                name=f"assay-{unit}-build",
+                role="build",
+                argv=("-I", "/shim/build.py", "/bundle/kernel.py", bundle.entry),
+                image=self.image,
+                env={**COMMON_ENV, "TRITON_INTERPRET": "1"} if self.device == "cpu" else COMMON_ENV,
+                mounts=(Mount(place, "/bundle"), _shim()),
+                limits=Limits(wall_s=BUILD_S, memory_bytes=self.memory_bytes, cpus=devices.cpu_split()[1]),
+                uid=GUEST_UID,
+            )
+            return _built(self.sandbox.run(job))
+
+    def pair(self, bundle: Bundle, plan: PairPlan) -> Pair:
+        with _folder() as folder, ExitStack() as stack:
+            return _Unit(self, bundle, plan, folder, stack).run()
+
+
+def _built(outcome: Outcome) -> Built:
+    """From what was seen outside first; the claim only where the container ended by itself."""
+    evidence = dict(outcome.evidence())
+    log = (outcome.stdout.text() + outcome.stderr.text()).encode()
+    seen = {"timeout": "build-timeout", "oom": "build-oom", "output-limit": "output-limit"}.get(outcome.status)
+    if seen:
+        return Built(False, seen, f"build container: {outcome.status}", {}, evidence, log)
+    lines = (outcome.stdout.tail or outcome.stdout.head).strip().splitlines()
+    try:
+        claim = wire.decode(lines[-1]) if lines else {}
+    except wire.WireError:
+        claim = {}
+    if outcome.status == "exited" and outcome.exit_code == 0 and claim.get("ok") is True:
+        return Built(True, "", "", claim, evidence, log)
+    reason = claim.get("reason")
+    reason = reason if reason in ("syntax", "no-entry") else "build-error"
+    detail = str(
+        claim.get("detail") or f"build container: {outcome.status} {outcome.exit_code or outcome.signal or ''}"
+    )
+    return Built(False, reason, detail[:2000], claim, evidence, log)
+
+
+class GuestFailed(Exception):
+    """The newcomer failed before it could be timed; what was measured so far is still returned."""
+
+
+@dataclass
+class _Unit:
+    """State of one unit while it runs."""
+
+    lab: SandboxLab
+    bundle: Bundle
+    plan: PairPlan
+    folder: Path
+    stack: ExitStack
+    series: list[Series] = field(default_factory=list)
+    running: dict[str, Running] = field(default_factory=dict)
+    claims: dict[str, dict[str, Any]] = field(default_factory=dict)
+    outcomes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    states: list[dict[str, Any]] = field(default_factory=list)
+
+    def run(self) -> Pair:
+        plan, newcomer = self.plan, self.plan.arms[-1].name
+        established = [arm.name for arm in plan.arms[:-1]]
+        self._start()
+        self._open()
+        for arm in [*established, newcomer]:
+            self._attach(arm)
+        self._freeze_all()
+        try:
+            for arm in established:
+                self._admit(arm)
+            self._alone(block=-2)
+            self._admit(newcomer)
+            self._blocks()
+        except GuestFailed:
+            pass
+        self._destroy(newcomer)
+        if not self._failed(established[0]):
+            self._alone(block=-3)
+        for arm in established:
+            self._destroy(arm)
+        closed = self._ask({"op": "close"}, 10.0)
+        intact = check_intact(self.bundle, self.folder / "task") and self._sources_intact()
+        self.outcomes["judge"] = dict(self.running["judge"].kill().evidence())
+        return Pair(
+            unit=plan.unit,
+            grade="bracket",
+            series=tuple(self.series),
+            secret=closed["secret"],
+            claims=self.claims,
+            outcomes=self.outcomes,
+            device={"states": self.states},
+            bundle_intact=intact,
+        )
+
+    # setup ----------------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        """Judge and blank guests, side by side: importing torch takes seconds."""
+        lab, folder = self.lab, self.folder
+        write(self.bundle, folder / "task")
+        (folder / "control").mkdir(mode=0o755)
+        os.chown(folder / "control", JUDGE_UID, JUDGE_UID)
+        self.door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.stack.callback(self.door.close)
+        self.door.bind(str(folder / "control" / "c"))
+        os.chmod(folder / "control" / "c", 0o666)
+        self.door.listen(1)
+        (folder / "links").mkdir(mode=0o755)
+        judge_cpus, guest_cpus = devices.cpu_split()
+        mounts = [
+            Mount(ROOT / "ops", "/judge/ops"),
+            Mount(folder / "task", "/task"),
+            Mount(folder / "control", "/control"),
+            Mount(folder / "links", "/links", writable=True),
+        ]
+        for arm in self.plan.arms:
+            link, place = folder / "links" / arm.name, folder / "arms" / arm.name
+            link.mkdir(mode=0o755)
+            os.chown(link, JUDGE_UID, JUDGE_UID)
+            project(self.bundle, place)
+        self._launch(
+            "judge",
+            Job(
+                name=f"assay-{self.plan.unit}-judge",
+                role="judge",
+                argv=("-I", "/judge/ops/judge/main.py", "/control/c", "/links", "/task", lab.device),
+                image=lab.image,
+                env=COMMON_ENV,
+                mounts=tuple(mounts),
+                # file_bytes also caps a memfd, and the judge makes every tensor of a call
+                limits=Limits(
+                    lab.wall_s, memory_bytes=2 * lab.memory_bytes, file_bytes=lab.memory_bytes, cpus=judge_cpus
+                ),
+                uid=JUDGE_UID,
+                gpu=lab.gpu,
+            ),
+        )
+        for arm in self.plan.arms:
+            self._launch(
+                arm.name,
+                Job(
+                    name=f"assay-{self.plan.unit}-{arm.name}",
+                    role="guest",
+                    argv=("-I", "/shim/main.py", lab.device),
+                    image=lab.image,
+                    env={**COMMON_ENV, "TRITON_INTERPRET": "1"} if lab.device == "cpu" else COMMON_ENV,
+                    mounts=(
+                        Mount(folder / "links" / arm.name, "/link"),
+                        Mount(folder / "arms" / arm.name, "/bundle"),
+                        _shim(),
+                    ),
+                    limits=Limits(lab.wall_s, memory_bytes=lab.memory_bytes, cpus=guest_cpus),
+                    uid=GUEST_UID,
+                    gpu=lab.gpu,
+                ),
+            )
+
+    def _launch(self, name: str, job: Job) -> None:
+        self.running[name] = self.stack.enter_context(self.lab.sandbox.start(job))
+
+    def _open(self) -> None:
+        self.door.settimeout(0.2)
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                self.control, _ = self.door.accept()
+                break
+            except TimeoutError:
+                self._judge_alive()
+                if time.monotonic() > deadline:
+                    raise SandboxFault("the judge did not connect in time") from None
+        self.stack.callback(self.control.close)
+        arms = [arm.name for arm in self.plan.arms]
+        opened = self._ask({"op": "open", "arms": arms, "spin": self.lab.device == "cuda"}, START_S)
+        self.families = opened["families"]
+        self.claims["judge"] = {k: opened[k] for k in ("python", "torch")}
+
+    def _attach(self, arm: str) -> None:
+        answer = self._ask({"op": "attach", "arm": arm, "timeout_s": START_S}, START_S + 5)
+        if "hello" not in answer:
+            # the candidate's source does not exist yet, so this is our failure, not its
+            ended = self.running[arm].kill()
+            raise SandboxFault(f"guest {arm} did not connect: {answer} {ended.status} {ended.stderr.text()[-500:]}")
+        self.claims[arm] = {"hello": answer["hello"]}
+
+    def _freeze_all(self) -> None:
+        for name, running in self.running.items():
+            if name != "judge":
+                running.freeze()
+
+    # measuring ------------------------------------------------------------------------------------------------------
+
+    def _admit(self, arm: str) -> None:
+        """Release the arm's source, load it, verify it on every case and hidden family."""
+        source = next(a.source for a in self.plan.arms if a.name == arm)
+        _release(source, self.folder / "arms" / arm)
+        with self._awake(arm):
+            order = {"op": "load", "arm": arm, "entry": self.bundle.entry, "timeout_s": LOAD_S}
+            answer = self._ask(order, LOAD_S + 5)
+            self.claims[arm]["load"] = answer.get("claim", {})
+            if answer.get("claim") != {"ok": True}:
+                why = {"timeout": "timeout", "guest-died": "guest-died"}.get(
+                    answer.get("guest_error", ""), "guest-error"
+                )
+                self._record(arm, self.bundle.cases[0].case_id, -1, [{"ns": 0, "why": why, "worst": None}])
+                raise GuestFailed
+            for case in self.bundle.cases:
+                self._series(arm, case.case_id, -1, self.plan.verify_calls)
+                for family in self.plan.families:
+                    if family in self.families[case.case_id]:
+                        self._series(arm, case.case_id, -1, 1, family)
+        if self._failed(arm):
+            raise GuestFailed
+
+    def _alone(self, block: int) -> None:
+        baseline = self.plan.arms[0].name
+        with self._awake(baseline):
+            for case in self.bundle.cases:
+                self._series(baseline, case.case_id, block, self.plan.alone_calls)
+
+    def _blocks(self) -> None:
+        """Interleaved rounds; the order of arms and cases is random but re-derivable from the plan."""
+        order = random.Random(self.plan.order_seed)
+        for block in range(self.plan.blocks):
+            arms = [arm.name for arm in self.plan.arms]
+            cases = [case.case_id for case in self.bundle.cases]
+            order.shuffle(arms)
+            order.shuffle(cases)
+            for arm in arms:
+                with self._awake(arm):
+                    for case in cases:
+                        self._series(arm, case, block, self.plan.calls)
+                if self._failed(arm):
+                    raise GuestFailed
+            self.states.append({"block": block, **devices.state(self.lab.gpu)})
+
+    @contextmanager
+    def _awake(self, arm: str) -> Iterator[None]:
+        """Only this arm runs; all others are frozen."""
+        running = self.running[arm]
+        running.thaw()
+        try:
+            yield
+        finally:
+            if running.poll() is None:
+                running.freeze()
+
+    def _series(self, arm: str, case: str, block: int, calls: int, family: str = "") -> None:
+        timeout = self.plan.call_timeout_s
+        order = {"op": "series", "arm": arm, "case": case, "family": family, "calls": calls, "timeout_s": timeout}
+        answer = self._ask(order, calls * (2 * timeout + 30.0))
+        self._record(arm, case, block, answer["samples"], family)
+        wrong = [s for s in answer["samples"] if s["why"]]
+        if wrong and wrong[0].get("detail"):
+            self.claims[arm]["detail"] = wrong[0]["detail"]
+
+    def _record(self, arm: str, case: str, block: int, samples: list[dict[str, Any]], family: str = "") -> None:
+        self.series.append(
+            Series(
+                arm=arm,
+                case=case,
+                block=block,
+                ns=tuple(s["ns"] for s in samples),
+                why=tuple(s["why"] for s in samples),
+                worst=tuple(s["worst"] for s in samples),
+                family=family,
+            )
+        )
+
+    def _failed(self, arm: str) -> bool:
+        return any(why for s in self.series if s.arm == arm for why in s.why)
+
+    # ending ---------------------------------------------------------------------------------------------------------
+
+    def _destroy(self, arm: str) -> None:
+        self.outcomes[arm] = dict(self.running[arm].kill().evidence())
+
+    def _sources_intact(self) -> bool:
+        """No guest changed what it was given (its folder is mounted read-only; this looks, it does not assume)."""
+        for arm in self.plan.arms:
+            place = self.folder / "arms" / arm.name
+            kernel = place / "kernel.py"
+            if kernel.exists() and kernel.read_bytes() != arm.source:
+                return False
+            if sorted(p.name for p in place.iterdir()) not in (
+                ["cases.json", "kernel.py", "target.json"],
+                ["cases.json", "target.json"],
+            ):
+                return False
+        return True
+
+    def _ask(self, order: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """One operation of the judge. Whatever goes wrong with the judge is our fault."""
+        self.control.settimeout(timeout_s)
+        try:
+            wire.send(self.control, order)
+            answer, _ = wire.receive(self.control)
+        except (wire.WireError, TimeoutError) as error:
+            self._judge_alive()
+            raise SandboxFault(f"judge: {order['op']}: {error}") from None
+        if "task_error" in answer:
+            raise SandboxFault(f"judge: {answer['task_error']}")
+        return answer
+
+    def _judge_alive(self) -> None:
+        ended = self.running["judge"].poll()
+        if ended is not None:
+            raise SandboxFault(f"the judge ended ({ended.status} {ended.exit_code}): {ended.stderr.text()[-1500:]}")
+
+
+def _shim() -> Mount:
+    return Mount(ROOT / "sandbox" / "guest", "/shim")
+
+
+def _release(source: bytes, place: Path) -> None:
+    """Put the source where the guest's read-only mount shows it. Written beside, then renamed: never seen half."""
+    fd, name = tempfile.mkstemp(dir=place.parent)
+    with os.fdopen(fd, "wb") as file:
+        file.write(source)
+    os.chmod(name, 0o444)
+    os.rename(name, place / "kernel.py")
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A short path (a Unix socket's name is at most 107 bytes), readable by the containers' uids, gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="assay-"))
+    os.chmod(folder, 0o711)
+    (folder / "arms").mkdir(mode=0o711)
+    try:
+        yield folder
+    finally:
+        for path in folder.rglob("*"):
+            if path.is_dir() and not path.is_symlink():
+                os.chmod(path, 0o700)
+        shutil.rmtree(folder)

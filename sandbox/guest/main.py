@@ -1,0 +1,146 @@
+"""The shim beside a candidate: receive inputs, call the entry, copy the result into the output slot, say "done".
+
+Untrusted by definition: the candidate shares this process and may rewrite all of it. It can only lose by that, because the
+judge believes nothing from here but the bytes in the output slot at the time it takes its own copy.
+
+Torch and triton are imported before the candidate's source is known; the source is released through the read-only bundle folder
+when the judge says `load`. One guest serves one candidate once.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import sys
+import time
+import warnings
+from typing import Any
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import blocks  # type: ignore[import-not-found]
+import torch
+import triton
+import wire  # type: ignore[import-not-found]
+
+LINK = "/link/s"
+SOURCE = "/bundle/kernel.py"
+DETAIL = 2000
+"""Characters of an error's text that are passed on."""
+
+
+def connect(deadline_s: float) -> socket.socket:
+    """The judge binds its socket when it is ready; until then the path does not exist."""
+    end = time.monotonic() + deadline_s
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    while True:
+        try:
+            sock.connect(LINK)
+            return sock
+        except (FileNotFoundError, ConnectionRefusedError):
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
+def describe(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:DETAIL]
+
+
+def load(entry: str) -> tuple[object, dict[str, object]]:
+    """Execute the candidate's source as a module from its file (Triton reads its functions' source from there)."""
+    import importlib.util
+
+    try:
+        spec = importlib.util.spec_from_file_location("candidate_kernel", SOURCE)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["candidate_kernel"] = module
+        spec.loader.exec_module(module)
+    except BaseException as error:  # whatever the candidate raises, SystemExit included, is its own failure
+        return None, {"error": "import", "detail": describe(error)}
+    function = getattr(module, entry, None)
+    if not callable(function):
+        return None, {"error": "no-entry", "detail": f"no callable {entry!r} at top level"}
+    return function, {"ok": True}
+
+
+def call(function: object, order: dict[str, Any], sock: socket.socket, device: str, spin: bool) -> dict[str, object]:
+    """One bracket call. The judge's clock started when it sent the fds."""
+    n = order["n"]
+    wire.send(sock, {"ready": n})
+    deadline = time.monotonic() + 60.0
+    _, fds = wire.receive(sock, max_fds=2, spin_until=deadline if spin else None)
+    if len(fds) != 2:
+        raise wire.WireError("no memory with go")
+    source = blocks.adopt(device, fds[0], order["in_bytes"], writable=False)
+    target = blocks.adopt(device, fds[1], order["out_bytes"], writable=True)
+    try:
+        slots = blocks.views(target.base, order["outputs"])
+        given = iter(blocks.views(source.base, [s for s in order["inputs"] if "offset" in s]))
+        arguments = [
+            s["scalar"] if "scalar" in s else slots[s["slot"]] if "slot" in s else next(given) for s in order["inputs"]
+        ]
+        try:
+            result = function(*arguments)  # type: ignore[operator]
+            returned = () if result is None else tuple(result) if isinstance(result, (tuple, list)) else (result,)
+            wanted = slots[: order["returned"]]
+            shapes = [(tuple(r.shape), r.dtype) for r in returned]
+            if shapes != [(tuple(w.shape), w.dtype) for w in wanted]:
+                return {"error": "shape", "n": n, "detail": f"returned {shapes}"[:DETAIL]}
+            for slot, value in zip(wanted, returned, strict=True):
+                slot.copy_(value)
+            if device == "cuda":
+                torch.cuda.synchronize()
+        except BaseException as error:  # see load
+            return {"error": "raised", "n": n, "detail": describe(error)}
+        wire.send(sock, {"done": n})
+        del slots, given, arguments, result, returned, wanted
+        return {}
+    finally:
+        source.close()
+        target.close()
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore", message="The given buffer is not writable")
+    device = sys.argv[1]
+    torch.set_num_threads(1)
+    if device == "cuda":
+        torch.zeros(1, device="cuda")
+    sock = connect(120.0)
+    wire.send(
+        sock,
+        {
+            "hello": 1,
+            "python": sys.version.split()[0],
+            "torch": torch.__version__,
+            "triton": triton.__version__,
+            "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        },
+    )
+    function: object = None
+    spin = False
+    gc.disable()  # a collection inside a timed call would be noise; each arm runs this same shim
+    while True:
+        order, _ = wire.receive(sock)
+        if order["op"] == "load":
+            spin = bool(order["spin"])
+            function, answer = load(order["entry"])
+            wire.send(sock, answer)
+        elif order["op"] == "ready":
+            answer = call(function, order, sock, device, spin)
+            gc.collect(0)
+            if answer:
+                wire.send(sock, answer)
+        else:
+            return
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except wire.WireClosed:
+        os._exit(0)
