@@ -1,0 +1,190 @@
+"""Docker as an engine, through docker-py's low-level client; the daemon must be a local one (folders are bind-mounted).
+
+The life of a container is create, attach, start, end, remove, each by its id, with the output read from the attach
+stream as it comes (the log driver is `none`). Its end is seen on the pidfd of its first process and it is killed by a
+signal to that, both without the daemon: a busy daemon delays a start or a removal, never a wall-clock limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Any, Literal
+from urllib.parse import urlparse
+
+import docker
+import requests
+
+from sandbox import cgroups, host, policy, seccomp
+from sandbox.api import Job, Outcome, SandboxFault, SandboxUnavailable
+from sandbox.capture import Capture, Frames
+from sandbox.cgroups import Counters, Group
+from sandbox.supervise import Ending, Supervised
+
+CALL_S = 60
+"""Longest that one request to the daemon may take."""
+GONE_S = 20
+SETTLE_S = 5
+"""Within this time the daemon notices that a process which we saw gone has ended."""
+OWNER = f"{policy.LABEL}.owner"
+TROUBLE = (docker.errors.DockerException, requests.RequestException)
+
+
+class DockerSandbox:
+    """Starts jobs in Docker containers. Raises SandboxUnavailable where no daemon answers."""
+
+    name: Literal["docker", "bwrap", "fake"] = "docker"
+
+    def __init__(self) -> None:
+        with closing(connect()) as api:
+            self._version: Mapping[str, Any] = api.version()
+            self._info: Mapping[str, Any] = api.info()
+            self._daemon = _daemon_pid()
+        self.reap()
+
+    def start(self, job: Job) -> Supervised:
+        job = host.settled(job)
+        config = policy.docker_config(job, host.current(self._daemon))
+        return Supervised(job, DockerHandle(job.name, config))
+
+    def run(self, job: Job) -> Outcome:
+        with self.start(job) as running:
+            return running.wait(job.limits.wall_s)
+
+    def describe(self) -> dict[str, str]:
+        parts = {part["Name"]: part["Version"] for part in self._version.get("Components", [])}
+        return {
+            "engine": "docker",
+            "version": str(self._version["Version"]),
+            "api": str(self._version["ApiVersion"]),
+            "runc": parts.get("runc", "unknown"),
+            "cgroup": f"{cgroups.kind()}; daemon v{self._info.get('CgroupVersion', '1')} {self._info['CgroupDriver']}",
+            "freezer": cgroups.freezer(),
+            "seccomp": seccomp.digest(),
+            "tmp_inodes": "capped",
+            "security": ",".join(self._info.get("SecurityOptions") or []),
+        }
+
+    def reap(self) -> list[str]:
+        """Remove containers whose runner is dead (killed before it could): only ours, never one that somebody owns."""
+        reaped = []
+        with closing(connect()) as api:
+            for found in api.containers(all=True, filters={"label": OWNER}):
+                if not host.alive(found["Labels"][OWNER]):
+                    _remove(api, found["Id"])
+                    reaped.append(found["Names"][0].lstrip("/"))
+        return reaped
+
+
+def connect() -> docker.APIClient:
+    """The local daemon; every request has a limit. Raises SandboxUnavailable. The caller closes it."""
+    try:
+        return docker.APIClient(base_url=os.environ.get("DOCKER_HOST"), timeout=CALL_S)
+    except TROUBLE as error:
+        raise SandboxUnavailable("Docker: no daemon answers; start dockerd (apt-get install docker.io)") from error
+
+
+class DockerHandle:
+    """One container. Its own client: a session is not shared between threads."""
+
+    def __init__(self, name: str, config: Mapping[str, Any]) -> None:
+        self._name = name
+        self._config = config
+        self._api = connect()
+        self._socket: Any = None
+        self._pidfd: int | None = None
+        self.container = ""
+        self.began = 0.0
+        self.group = Group({})
+        self.sources: Mapping[int, Callable[[bytes], None]] = {}
+
+    def launch(self, stdout: Capture, stderr: Capture) -> int:
+        try:
+            made = self._api.create_container(
+                **self._config["create"], host_config=self._api.create_host_config(**self._config["host"])
+            )
+            self.container = made["Id"]
+            self._socket = self._api.attach_socket(self.container, params={"stdout": 1, "stderr": 1, "stream": 1})
+            self.began = time.monotonic()
+            self._api.start(self.container)
+            state = self._api.inspect_container(self.container)["State"]
+        except TROUBLE as error:
+            raise SandboxFault(f"{self._name}: Docker: {error}") from error
+        self.sources = {self._socket.fileno(): Frames({1: stdout.feed, 2: stderr.feed}).feed}
+        self._pidfd = self._follow(int(state["Pid"]))
+        return os.dup(self._pidfd)
+
+    def _follow(self, pid: int) -> int:
+        """The pidfd of the container's first process; of another dead process when that one is gone already."""
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                pidfd = os.pidfd_open(pid)
+                self.group = Group.of_pid(pid)
+                if any(self.container in str(path) for path in self.group.paths()):
+                    return pidfd
+                os.close(pidfd)  # the number was reused, or the daemon's processes are not ours to see
+                self.group = Group({})
+        try:
+            self._api.wait(self.container, timeout=SETTLE_S)
+        except TROUBLE as error:
+            raise SandboxFault(f"{self._name}: the Docker daemon's processes are not visible here: {error}") from error
+        return _ended_pidfd()
+
+    def strike(self) -> None:
+        assert self._pidfd is not None
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def collect(self, counters: Counters) -> Ending:
+        try:
+            code = self._api.wait(self.container, timeout=GONE_S)["StatusCode"]
+            state = self._api.inspect_container(self.container)["State"]
+        except TROUBLE as error:
+            raise SandboxFault(f"{self._name}: Docker did not say how it ended: {error}") from error
+        return Ending(int(code), oom_flag=bool(state["OOMKilled"]))
+
+    def remove(self) -> None:
+        try:
+            if self._socket is not None:
+                self._socket._response.close()
+                self._socket.close()
+            if self._pidfd is not None:
+                os.close(self._pidfd)
+            if self.container:
+                _remove(self._api, self.container)
+        finally:
+            self._api.close()
+
+
+def _remove(api: docker.APIClient, container: str) -> None:
+    """Gone when this returns. Raises SandboxFault after GONE_S: a device or a mount may still be busy."""
+    deadline = time.monotonic() + GONE_S
+    while True:
+        try:
+            api.remove_container(container, force=True, v=True)
+        except docker.errors.NotFound:
+            return
+        except TROUBLE as error:  # "already in progress", "device or resource busy"
+            if time.monotonic() > deadline:
+                raise SandboxFault(f"container {container[:12]} cannot be removed: {error}") from error
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _ended_pidfd() -> int:
+    pid = os.posix_spawn("/bin/true", ["true"], {})
+    pidfd = os.pidfd_open(pid)
+    os.waitpid(pid, 0)
+    return pidfd
+
+
+def _daemon_pid() -> int | None:
+    """Whose hard limits a container's ulimits must respect."""
+    url = urlparse(os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock")
+    pid = host.peer_pid(url.path) if url.scheme == "unix" else None
+    return pid if pid and pid > 1 else None

@@ -1,0 +1,90 @@
+"""What this host offers to containers, gathered once, as the value on which `policy` depends."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import socket
+import struct
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from sandbox import gpu
+from sandbox.api import Job, Mount, SandboxFault
+from sandbox.policy import Host
+
+TOP_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+BWRAP = ("bwrap", "/usr/bin/bwrap", "/opt/engine/bin/bwrap")
+
+
+def current(limits_of: int | None = None) -> Host:
+    """The host as a process sees it; `limits_of` is the pid of the daemon whose hard limits count (default: ours)."""
+    return Host(
+        owner=owner(os.getpid()),
+        now=time.time(),
+        open_files_max=_hard(resource.RLIMIT_NOFILE, "Max open files", limits_of),
+        memlock_max=_hard(resource.RLIMIT_MEMLOCK, "Max locked memory", limits_of),
+        file_max=_hard(resource.RLIMIT_FSIZE, "Max file size", limits_of),
+        links=tuple((link, os.readlink(link)) for link in TOP_LINKS if os.path.islink(link)),
+        gpus={uuid: gpu.nodes(uuid) for uuid in gpu.minors()},
+        bwrap=bwrap_path() or "bwrap",
+    )
+
+
+def owner(pid: int) -> str:
+    """`boot id:pid:start time`: names one process for ever. Empty when there is none with this pid."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+    return f"{boot}:{pid}:{started}"
+
+
+def alive(who: str) -> bool:
+    """Whether the process that `owner` named is still there."""
+    parts = who.split(":")
+    return len(parts) == 3 and parts[1].isdigit() and owner(int(parts[1])) == who
+
+
+def bwrap_path() -> str | None:
+    return next(filter(None, map(shutil.which, BWRAP)), None)
+
+
+def peer_pid(socket_path: str) -> int | None:
+    """The process that listens on a Unix socket (systemd's own pid with socket activation); None when nobody does."""
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(2.0)
+        try:
+            link.connect(socket_path)
+        except OSError:
+            return None
+        pid, _, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return int(pid) or None
+
+
+def settled(job: Job) -> Job:
+    """The job with every mount source resolved, so that policy judges what is really mounted. Raises SandboxFault."""
+
+    def real(mount: Mount) -> Mount:
+        source = mount.source.resolve()
+        if not source.is_dir():
+            raise SandboxFault(f"mount {mount.target}: {mount.source} is not a folder")
+        return replace(mount, source=source)
+
+    return replace(job, mounts=tuple(map(real, job.mounts)))
+
+
+def _hard(number: int, name: str, pid: int | None) -> int:
+    if pid is not None:
+        try:
+            found = re.search(rf"^{name}\s+\S+\s+(\S+)", Path(f"/proc/{pid}/limits").read_text(), re.MULTILINE)
+        except OSError:
+            found = None
+        if found:
+            return -1 if found[1] == "unlimited" else int(found[1])
+    hard = resource.getrlimit(number)[1]
+    return -1 if hard == resource.RLIM_INFINITY else hard
