@@ -39,7 +39,7 @@ class PairPlan:
     calls: int = 3
     """Per block, arm and case."""
     families: tuple[str, ...] = ()
-    """Hidden input families to check besides the task's own distribution (one verify call each)."""
+    """Hidden input families to check besides the task's own distribution (one verify call each); `"*"`: all it has."""
     call_timeout_s: float = 30.0
 
 

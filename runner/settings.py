@@ -52,8 +52,8 @@ class Settings(BaseModel):
     blocks: Annotated[int, Field(ge=3, le=1000)] = 6
     calls: Annotated[int, Field(ge=1, le=1000)] = 3
     call_timeout_s: Seconds = 30.0
-    families: tuple[str, ...] = ()
-    """Hidden input families that the final revalidation checks."""
+    families: tuple[str, ...] = ("*",)
+    """Hidden input families that the final revalidation checks; `*`: all that the task has."""
     space: str | None = None
     """Digest over all rendered sources of the operator's search space: a resumed run must search the same one."""
     rules: Rules = Field(default_factory=Rules)

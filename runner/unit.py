@@ -282,8 +282,8 @@ class _Unit:
                 raise GuestFailed
             for case in self.bundle.cases:
                 self._series(arm, case.case_id, -1, self.plan.verify_calls)
-                for family in self.plan.families:
-                    if family in self.families[case.case_id]:
+                for family in self.families[case.case_id]:
+                    if family in self.plan.families or "*" in self.plan.families:
                         self._series(arm, case.case_id, -1, 1, family)
         if self._failed(arm):
             raise GuestFailed
