@@ -74,7 +74,9 @@ class ProposalError(Exception):
 class Provider(Protocol):
     """Proposes candidates."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """For the record of each proposal."""
 
     def propose(self, question: Question) -> Proposal | None:
         """The proposal number `question.index`, or None when there is nothing left to propose. Raises ProposalError."""

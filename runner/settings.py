@@ -69,18 +69,27 @@ class Settings(BaseModel):
         return self.model_dump(mode="json")
 
 
-def resolve(bundle: Bundle, flags: Mapping[str, Any], **known: Any) -> Settings:
-    """Merge the layers. `flags` and `known` hold names of `Settings` or of `Rules`; a flag that is None was not given.
+def resolve(
+    bundle: Bundle,
+    flags: Mapping[str, Any],
+    *,
+    contract: Mapping[str, Any] | None = None,
+    tries: int | None = None,
+    **known: Any,
+) -> Settings:
+    """Merge the layers: defaults < `contract` (an operator's) < budget.json < `flags` < `known`.
 
-    Raises UsageError: one line naming the setting and its range.
+    Each holds names of `Settings` or of `Rules`; a flag that is None was not given. `tries`: no more candidates than
+    this can be tried, whatever `max_candidates` says; alpha is shared among so many. Raises UsageError, one line.
     """
-    layers = {**budget(bundle.budget), **{name: value for name, value in flags.items() if value is not None}, **known}
+    given = {name: value for name, value in flags.items() if value is not None}
+    layers = {**(contract or {}), **budget(bundle.budget), **given, **known}
     mine = {name: value for name, value in layers.items() if name not in Rules.model_fields}
     rules = {name: value for name, value in layers.items() if name in Rules.model_fields}
     try:
         partial = Settings.model_validate(mine)
         rules |= {
-            "tries": partial.max_candidates,
+            "tries": max(1, min(partial.max_candidates, tries or partial.max_candidates)),
             "weights": bundle.weights,
             "protected": tuple(sorted(bundle.protected)),
         }

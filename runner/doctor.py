@@ -1,0 +1,118 @@
+"""What this host can do, and what to do about what it cannot. Must run on a bare host: nothing here assumes an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from images.api import Image, ImageFault
+from runner import devices, host
+from runner.exits import RunnerError
+
+ENGINES = ("docker", "bwrap")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+    """What to do; empty when nothing need be done."""
+
+
+def examine(guest_python: Path | None, home: Path) -> list[Finding]:
+    """Everything, in the order in which a run needs it."""
+    return [*_sandbox(), *_engines(), _guest(guest_python), _gpu(), _sqlite(), *_images(home)]
+
+
+def works(findings: list[Finding]) -> bool:
+    """Whether candidates can be run here at all."""
+    return any(found.ok for found in findings if found.name in {f"engine {name}" for name in ENGINES})
+
+
+def _sandbox() -> Iterator[Finding]:
+    from sandbox.find import probe
+
+    for check in probe():
+        yield Finding(check.name, check.ok, check.detail, check.fix)
+
+
+def _engines() -> Iterator[Finding]:
+    """The question that counts: does `find` give us this engine?"""
+    from sandbox.api import SandboxError
+    from sandbox.find import find
+
+    for name in ENGINES:
+        try:
+            found = find(name)  # type: ignore[arg-type]
+        except SandboxError as error:
+            yield Finding(f"engine {name}", False, str(error), "see the lines above")
+        else:
+            facts = ", ".join(f"{key} {value}" for key, value in sorted(found.describe().items()))
+            yield Finding(f"engine {name}", True, facts)
+
+
+def host_image(flag: Path | None) -> Image | None:
+    """The host image, where there is a guest environment."""
+    try:
+        return _host_image(flag)
+    except (RunnerError, ImageFault):
+        return None
+
+
+def built_image(home: Path) -> Image | None:
+    """The image that `assay image build` made, where there is one."""
+    from images.cpu import load
+
+    try:
+        return load(home, "cpu")
+    except (ImageFault, OSError):
+        return None
+
+
+def _host_image(flag: Path | None) -> Image:
+    from images.host import host_image as of
+
+    return of(host.guest_python(flag), docker=False)
+
+
+def _guest(flag: Path | None) -> Finding:
+    try:
+        image = _host_image(flag)
+    except (RunnerError, ImageFault) as error:
+        fix = "run `make setup`, or name an interpreter that has torch and triton with --guest-python"
+        return Finding("guest environment", False, str(error), fix)
+    versions = [f"{name} {image.manifest[name]}" for name in ("python", "torch", "triton") if name in image.manifest]
+    return Finding("guest environment", True, f"{image.python}: {', '.join(versions)}")
+
+
+def _gpu() -> Finding:
+    found = devices.gpus()
+    if not found:
+        return Finding("GPU", False, "none, or no NVIDIA driver", "give `--device cpu`, or install the NVIDIA driver")
+    return Finding("GPU", True, ", ".join(f"{gpu['name']} (driver {gpu['driver']})" for gpu in found))
+
+
+def _sqlite() -> Finding:
+    import apsw
+
+    from eventstore.errors import LibraryTooOld
+    from eventstore.schema import check_library
+
+    try:
+        check_library()
+    except LibraryTooOld as error:
+        return Finding("SQLite", False, str(error), "install apsw 3.51.3 or newer")
+    return Finding("SQLite", True, f"{apsw.sqlite_lib_version()} through apsw {apsw.apsw_version()}")
+
+
+def _images(home: Path) -> Iterator[Finding]:
+    image = built_image(home)
+    if image is None:
+        yield Finding("image cpu", False, "not built", "optional, for Docker: `assay image build`")
+    else:
+        yield Finding("image cpu", True, image.digest)
