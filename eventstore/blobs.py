@@ -9,6 +9,7 @@ hashes again: a damaged blob is an error, never data.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -46,12 +47,10 @@ class Blobs:
     def put_file(self, path: Path) -> str:
         """`put` of a regular file's bytes, without holding them in memory. Symbolic links and devices are BadInput."""
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            file = open(path, "rb", opener=_open_safely)  # noqa: SIM115 (closed below; here only its errors are ours)
         except OSError as error:
             raise BadInput(f"{path} cannot be stored as a blob: {error.strerror}") from error
-        with open(fd, "rb") as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise BadInput(f"{path} cannot be stored as a blob: not a regular file")
+        with file:
             return self._store(_chunks(file))
 
     def get(self, digest: str) -> bytes:
@@ -110,6 +109,15 @@ class Blobs:
         sync_dir(path.parent)
         # another process may have made the directory a moment ago and not synced it yet
         sync_dir(path.parent.parent)
+
+
+def _open_safely(path: str, flags: int) -> int:
+    """An opener for what a stranger may have put there: follows no link, waits for no pipe, takes no device."""
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return fd
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:

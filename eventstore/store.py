@@ -99,10 +99,10 @@ class Store:
     def read(self, stream: str | None = None, after: int = 0, limit: int | None = None) -> Iterator[Event]:
         """Events with a position above `after`, in order; of one stream, or of all; at most `limit`.
 
-        Each is checked against its own hash: a changed event raises StoreCorrupt instead of being returned.
+        A changed event (its hash is checked) or a missing one raises StoreCorrupt: what is returned was appended.
         """
         # inside a stream the order of versions is the order of positions, and (stream, version) is the index
-        where, cursor, key = "position > :cursor", after, "position"
+        where, key, cursor = "position > :cursor", "position", max(after, 0)
         if stream is not None:
             where, key = "stream = :stream AND version > :cursor", "version"
             cursor = self._last_version(stream, up_to=after)
@@ -110,12 +110,15 @@ class Store:
         left = limit
         while left is None or left > 0:
             page = PAGE if left is None else min(PAGE, left)
-            events = [from_row(row) for row in self._all(sql, {"stream": stream, "cursor": cursor, "page": page})]
-            yield from events
-            if len(events) < page:
+            rows = self._all(sql, {"stream": stream, "cursor": cursor, "page": page})
+            for cursor, row in enumerate(rows, cursor + 1):  # noqa: B020 (the next page goes on from here)
+                event = from_row(row)
+                if cursor != getattr(event, key):
+                    raise StoreCorrupt(event.position, f"there is no {key} {cursor}")
+                yield event
+            if len(rows) < page:
                 return
-            cursor = events[-1].position if stream is None else events[-1].version
-            left = None if left is None else left - len(events)
+            left = None if left is None else left - len(rows)
 
     def streams(self) -> dict[str, int]:
         """Every stream with its last version, in the order in which they began."""

@@ -12,7 +12,7 @@ import apsw
 from eventstore.errors import FenceRefused, StoreCorrupt, StoreError, StoreFailed, StoreFull, StoreLocked, StoreReadOnly
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 _Make = Callable[[Path, str], StoreError]
 
@@ -21,13 +21,9 @@ def _corrupt(path: Path, said: str) -> StoreError:
     return StoreCorrupt(None, f"{path}: {said}")
 
 
-def _read_only(path: Path, said: str) -> StoreError:
-    return StoreReadOnly(f"{path} cannot be written: {said}")
-
-
-def _unopenable(path: Path, said: str) -> StoreError:
+def _denied(path: Path, said: str) -> StoreError:
     # a WAL database needs its -shm file even for reading; `immutable=1` would open it and silently miss newest events
-    return StoreReadOnly(f"{path}: {said}; even a reader needs a directory that it may write: read a copy")
+    return StoreReadOnly(f"{path}: {said}; a log needs a directory that may be written, even to be read: use a copy")
 
 
 def _failed(path: Path, said: str) -> StoreError:
@@ -41,10 +37,10 @@ _MEANINGS: dict[type[apsw.Error], _Make] = {
     apsw.CorruptError: _corrupt,
     apsw.NotADBError: _corrupt,
     apsw.FormatError: _corrupt,
-    apsw.ReadOnlyError: _read_only,
-    apsw.PermissionsError: _read_only,
-    apsw.AuthError: _read_only,
-    apsw.CantOpenError: _unopenable,
+    apsw.ReadOnlyError: _denied,
+    apsw.PermissionsError: _denied,
+    apsw.AuthError: _denied,
+    apsw.CantOpenError: _denied,
     apsw.ConstraintError: lambda path, said: FenceRefused(f"{path}: {said}"),
 }
 """What each of apsw's errors means to a caller of ours; those not named here are `StoreFailed`."""
@@ -59,6 +55,8 @@ def translated(path: Path, connection: apsw.Connection | None = None) -> Iterato
         raise from_apsw(error, path, _system_errno(connection)) from error
     except OSError as error:
         raise from_os(error, path) from error
+    except UnicodeDecodeError as error:  # SQLite quotes damaged text in its message, and apsw cannot decode it
+        raise _corrupt(path, "damaged text") from error
 
 
 def from_apsw(error: apsw.Error, path: Path, system_errno: int = 0) -> StoreError:
@@ -74,7 +72,7 @@ def from_os(error: OSError, path: Path) -> StoreError:
     said = error.strerror or type(error).__name__
     if error.errno in _FULL:
         return StoreFull(f"no space left for {path} ({said})")
-    if error.errno in _DENIED:
+    if error.errno in _REFUSED:
         return StoreReadOnly(f"{path}: {said}")
     return StoreFailed(f"{path}: {said}")
 

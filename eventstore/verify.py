@@ -82,6 +82,8 @@ def examine(home: Path) -> Report:
             _check_structure(db, walk)
     except sqlite3.DatabaseError as error:
         walk.problem(_unreadable(error, path))
+    except UnicodeDecodeError:  # SQLite quotes damaged text in its message, and sqlite3 cannot decode it
+        walk.problem("unreadable: damaged text")
     missing, extra = _check_blobs(home / "blobs" / "sha256", walk)
     return Report(
         ok=walk.count == 0,
