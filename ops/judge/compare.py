@@ -38,7 +38,8 @@ def _close(got: torch.Tensor, value: torch.Tensor, budget: torch.Tensor) -> Find
     rounded = value.to(got.dtype)
     finite = torch.isfinite(rounded) & torch.isfinite(value)
     # at the edge of the dtype's range a value may round to infinity either way
-    edge = value.abs() > torch.finfo(got.dtype).max * (1 - 2 * torch.finfo(got.dtype).eps)
+    top, slack = torch.finfo(got.dtype).max, 2 * torch.finfo(got.dtype).eps
+    edge = (value.abs() > top * (1 - slack)) & (value.abs() < top * (1 + slack))
     same_special = (torch.isnan(got) & torch.isnan(rounded)) | (got == rounded)
     finite_got = torch.isfinite(got)
     parity = torch.where(finite & ~edge, finite_got, same_special | edge)
