@@ -24,8 +24,12 @@ __all__ = [
 
 def code_digest() -> str:
     """Digest over this package's own source files: which decision code an episode was decided by."""
+    return _digest(Path(__file__).parent)
+
+
+def _digest(folder: Path) -> str:
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(folder.glob("*.py")):
         for part in (path.name.encode(), path.read_bytes()):
             digest.update(len(part).to_bytes(8, "big"))
             digest.update(part)

@@ -42,7 +42,7 @@ def calibrate(pairs: Sequence[Pair], rules: Rules) -> Calibration | Refusal:
             return Refusal(reason=one.problem, detail=f"A/A pair {index}")
     if len({one.grade for one in seen}) != 1:
         return Refusal(reason="grade-mixed", detail="A/A pairs of different grades")
-    return _calibration(seen, rules)
+    return calibration_of(seen, rules)
 
 
 def cases_of(pairs: Sequence[Pair], rules: Rules) -> tuple[str, ...]:
@@ -67,7 +67,8 @@ def _refused(pairs: Sequence[Pair], rules: Rules) -> Refusal | None:
     return None
 
 
-def _calibration(seen: Sequence[Observation], rules: Rules) -> Calibration | Refusal:
+def calibration_of(seen: Sequence[Observation], rules: Rules) -> Calibration | Refusal:
+    """As `calibrate`, over pairs that are already reduced to numbers."""
     cases = tuple(seen[0].base)
     weights = weights_of(cases, rules)
     ratios = [weighted(one.base, weights) for one in seen]

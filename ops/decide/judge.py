@@ -160,14 +160,14 @@ class _Case:
         for applies, verdict, reason in table:
             if applies:
                 return self._say(verdict, reason, f"cases {regressed}" if reason == "case-regression" else "")
-        return Ruling("more", numbers=self.numbers())
+        return Ruling("more")
 
     def _early(self) -> Ruling:
         """Too few pairs for an interval."""
         if self.used and max(self._values("over")) + self.noise.spread + self.rules.screen_margin < 0:
             return self._say("reject", "slower")
         if not self.last:
-            return Ruling("more", numbers=self.numbers())
+            return Ruling("more")
         problems = Counter(one.problem for one in self.marked if one.problem)
         common = problems.most_common(1)[0][0] if problems else "ambiguous"
         return self._say("ambiguous", "drift" if common == "sabotage" else common)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 
 from scipy.special import stdtrit
 
@@ -93,14 +93,20 @@ def interval(values: Sequence[float], alpha: float) -> Interval:
     """
     if len(values) < 2:
         return Interval(fmean(values) if values else math.nan, math.inf)
-    return Interval(fmean(values), student(alpha, len(values)) * stdev(values) / math.sqrt(len(values)))
+    return Interval(fmean(values), student(alpha, len(values)) * deviation(values) / math.sqrt(len(values)))
 
 
 def prediction(values: Sequence[float], alpha: float) -> float:
     """Half-width in which one more value of the same kind lies, missed on each side with probability alpha."""
     if len(values) < 2:
         return math.inf
-    return student(alpha, len(values)) * stdev(values) * math.sqrt(1 + 1 / len(values))
+    return student(alpha, len(values)) * deviation(values) * math.sqrt(1 + 1 / len(values))
+
+
+def deviation(values: Sequence[float]) -> float:
+    """Sample standard deviation (n - 1), by correctly rounded sums; `statistics.stdev` is exact but ten times slower."""
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
 def student(alpha: float, n: int) -> float:
