@@ -219,7 +219,8 @@ def _parse(source: bytes, label: str) -> ast.Module:
             warnings.simplefilter("ignore", DeprecationWarning)
             return ast.parse(source.decode("utf-8"))
     except SyntaxError as error:
-        raise BundleError(f"{label}: line {error.lineno}: {error.msg}") from None
+        where = f"line {error.lineno}" if error.lineno else "not Python source"
+        raise BundleError(f"{label}: {where}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise BundleError(f"{label}: not Python source: {error or type(error).__name__}") from None
 

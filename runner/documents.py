@@ -115,9 +115,16 @@ def _validated(adapter: TypeAdapter[Any], name: str, raw: bytes) -> Any:
         document = _strict_json(raw)
         adapter.validate_python(document)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise DocumentError(f"{name}: {where + ': ' if where else ''}{first['msg']}".replace("\n", " ")) from None
+        raise DocumentError(f"{name}: {' '.join(_first(error).split())}") from None
     except (ValueError, RecursionError) as error:
-        raise DocumentError(f"{name}: not strict JSON: {error}".replace("\n", " ")) from None
+        raise DocumentError(f"{name}: not strict JSON: {' '.join(str(error).split())}") from None
     return document
+
+
+def _first(error: ValidationError) -> str:
+    """The first complaint, in words that do not name our classes."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    ours = {"extra_forbidden": "unknown key", "model_type": "Input should be an object"}
+    text = ours.get(first["type"], first["msg"].removeprefix("Value error, "))
+    return f"{where}: {text}" if where else text
