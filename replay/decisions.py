@@ -6,6 +6,9 @@ decision is written in one place, and an event of it can always be derived again
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from eventstore.facts import (
     CandidateJudged,
     CandidatePromoted,
@@ -20,7 +23,10 @@ from replay.fold import MAX_FAULTS, State
 
 
 def decision(state: State) -> Fact | None:
-    """The decision that is due, or None when something must be asked, built or measured first."""
+    """The decision that is due, or None when something must be asked, built or measured first.
+
+    Raises ValueError (one line) when the recorded settings or numbers are not what these decisions are made of.
+    """
     match state.stage:
         case "baseline":
             return calibrate(state.aa_pairs, state.rules) if state.aa_complete else None
@@ -58,8 +64,8 @@ def _settled(state: State) -> CandidatePromoted | CandidateRejected:
     return CandidatePromoted(
         candidate=current.id,
         over=state.incumbent,
-        speedup=judged.numbers["speedup"],
-        lower=judged.numbers["lower"],
+        speedup=_number(judged.numbers, "speedup"),
+        lower=_number(judged.numbers, "lower"),
     )
 
 
@@ -94,7 +100,14 @@ def _finished(state: State) -> EpisodeFinished:
         outcome="winner",
         winner=winner.id,
         winner_source=winner.proposed.source,
-        speedup=again["speedup"],
-        lower=again["lower"],
+        speedup=_number(again, "speedup"),
+        lower=_number(again, "lower"),
         stopping_reason="finalist-revalidated",
     )
+
+
+def _number(numbers: Mapping[str, Any], name: str) -> float:
+    found = numbers.get(name)
+    if not isinstance(found, float):
+        raise ValueError(f"the recorded numbers hold no {name}")
+    return found
