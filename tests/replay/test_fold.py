@@ -55,7 +55,7 @@ def test_a_finalist_that_does_not_hold_gives_way_to_the_one_before() -> None:
     told = played([50.0, 20.0], final=3.0)
     found = after(told)
     assert {name: one.passed for name, one in found.revalidated.items()} == {"c002": True}
-    fallen = played([50.0, 20.0], final=4.9)
+    fallen = played([50.0, 20.0], final=5.5)
     found = after(fallen)
     assert {name: one.passed for name, one in found.revalidated.items()} == {"c002": False, "c001": False}
     assert (found.incumbent, found.finished.outcome) == ("baseline", "no-winner")
