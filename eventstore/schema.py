@@ -2,7 +2,8 @@
 
 The fence is triggers, so any program that writes this file meets it, not only ours. It is a seat belt: an owner can
 drop a trigger, and `eventstore.verify` then says so. `INSERT OR REPLACE` deletes the row it collides with without
-firing a DELETE trigger (`recursive_triggers` is off by default), so the insert trigger itself looks for the collision.
+firing a DELETE trigger (`recursive_triggers` is off by default), so the insert trigger itself looks for the collision:
+a taken event id, a position or version that is not the next.
 """
 
 from __future__ import annotations
@@ -34,10 +35,8 @@ CREATE TABLE events (
 ) STRICT;
 
 CREATE TRIGGER events_are_added_at_the_end BEFORE INSERT ON events BEGIN
-    SELECT RAISE(ABORT, 'append-only: the event exists')
-        WHERE EXISTS (SELECT 1 FROM events WHERE position = NEW.position)
-           OR EXISTS (SELECT 1 FROM events WHERE event_id = NEW.event_id)
-           OR EXISTS (SELECT 1 FROM events WHERE stream = NEW.stream AND version = NEW.version);
+    SELECT RAISE(ABORT, 'append-only: the event id is taken')
+        WHERE EXISTS (SELECT 1 FROM events WHERE event_id = NEW.event_id);
     SELECT RAISE(ABORT, 'append-only: positions are dense')
         WHERE NEW.position IS NOT (SELECT coalesce(max(position), 0) + 1 FROM events);
     SELECT RAISE(ABORT, 'append-only: versions are dense')
@@ -72,7 +71,7 @@ def check_library() -> None:
 
 def prepare_to_read(connection: apsw.Connection, path: Path) -> None:
     """Settings of a reader. Raises StoreMissing, StoreTooNew or StoreCorrupt when this is no log that we can read."""
-    _apply(connection, (*_SETTINGS, "PRAGMA query_only=ON"))
+    _apply(connection, _SETTINGS)
     if _is_empty(connection):
         raise StoreMissing(f"{path} holds no log yet")
     _check_identity(connection, path)

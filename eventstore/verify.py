@@ -27,7 +27,7 @@ from eventstore.errors import StoreError, StoreFailed, StoreLocked, StoreMissing
 from eventstore.facts import FACT
 from eventstore.references import blobs_named
 
-SCHEMA_DIGESTS = {1: "sha256:315a5c5c38b50805a1745fe6dfb752250624d53196ff41601eb6298e3b942c81"}
+SCHEMA_DIGESTS = {1: "sha256:ecee02ce68ecd0a9eb76c09b5a710e430b8483b7f6c0334fdd68cf442d3024ce"}
 """Digest of the schema (table, indexes, triggers) by `user_version`."""
 APPLICATION_ID = int.from_bytes(b"ASSY")
 MOST_PROBLEMS = 50

@@ -150,6 +150,20 @@ def test_a_foreign_program_that_holds_the_database_is_one_clear_line(tmp_path):
         assert store.append("ep", [fault(1)], expected=ANY)[0].position == 1
 
 
+def test_an_append_keeps_foreign_writers_out_from_its_first_read_to_its_commit(tmp_path, monkeypatch):
+    # a deferred transaction would let one in here, and then fail at its own first write
+    with Store.open(tmp_path) as store:
+        foreign = apsw.Connection(str(tmp_path / "log.sqlite"))
+
+        def between_read_and_write(*_: object) -> None:
+            with pytest.raises(apsw.BusyError):
+                foreign.execute("BEGIN IMMEDIATE")
+
+        monkeypatch.setattr("eventstore.store.check_expected", between_read_and_write)
+        assert store.append("ep", [fault(1)], expected=ANY)[0].position == 1
+        foreign.close()
+
+
 def test_a_writer_waits_for_another_and_then_goes_on(tmp_path):
     with Store.open(tmp_path, wait_s=30) as store, (tmp_path / "log.lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -10,7 +10,7 @@ import pytest
 
 from eventstore import verify as verifier
 from eventstore.errors import StoreCorrupt, StoreError, StoreMissing
-from eventstore.events import Event
+from eventstore.events import GENESIS, Event, chain_hash
 from eventstore.facts import EpisodeFinished, Faulted
 from eventstore.log import Log
 from eventstore.schema import APPLICATION_ID, SCHEMA_VERSION
@@ -40,13 +40,31 @@ def unfenced(home: Path, *statements: str) -> None:
             owner.execute(statement)
 
 
+def rechained(home: Path, *statements: str) -> None:
+    """As `unfenced`, with the whole chain computed anew: what only an owner who knows the format can do."""
+    unfenced(home, *statements)
+    prev, updates = GENESIS, []
+    with closing(sqlite3.connect(home / "log.sqlite")) as db:
+        for row in db.execute("SELECT position, stream, version, event_id, kind, at_ns, payload FROM events"):
+            event = Event(*row[:6], row[6].encode(), b"", prev)
+            updates.append(
+                f"UPDATE events SET prev = x'{prev.hex()}', hash = x'{chain_hash(event).hex()}' WHERE position = {row[0]}"
+            )
+            prev = chain_hash(event)
+    unfenced(home, *updates)
+
+
 def dump(path: Path) -> object:
     """All that a reader can see, or None if it cannot be read."""
     try:
         with closing(sqlite3.connect(path)) as db:
             db.text_factory = bytes
             schema = db.execute("SELECT * FROM sqlite_master").fetchall()
-            return schema, db.execute("SELECT * FROM events ORDER BY position").fetchall()
+            by = [
+                db.execute(f"SELECT {key}, position FROM events INDEXED BY {index} ORDER BY {key}").fetchall()
+                for key, index in (("event_id", "sqlite_autoindex_events_1"), ("stream", "sqlite_autoindex_events_2"))
+            ]
+            return schema, db.execute("SELECT * FROM events ORDER BY position").fetchall(), by
     except (sqlite3.DatabaseError, UnicodeDecodeError):
         return None
 
@@ -137,6 +155,28 @@ def test_an_edit_behind_the_fence_is_found_though_the_fence_stands_again(home, s
     report = examine(home)
     assert (report.ok, report.first_bad) == (False, position)
     assert f"position {position}: {problem}" in report.problems
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("UPDATE events SET version = 9000 WHERE position = 40", "version 9000 follows version 19 of its stream"),
+        ("UPDATE events SET kind = 'episode.resumed' WHERE position = 40", "its payload is a 'faulted', its kind says"),
+        ("UPDATE events SET payload = '{}' WHERE position = 40", "its payload does not parse as 'faulted': "),
+    ],
+)
+def test_nonsense_is_found_even_under_a_chain_computed_anew(home, statement, problem):
+    rechained(home, statement)
+    report = examine(home)
+    assert (report.ok, report.first_bad, len(report.problems)) == (False, 40, 1)
+    assert report.problems[0].startswith(f"position 40: {problem}")
+
+
+def test_a_history_computed_anew_is_seen_only_by_its_head(home):
+    kept = examine(home).head
+    rechained(home, "UPDATE events SET at_ns = at_ns + 1 WHERE position = 3")
+    report = examine(home)
+    assert (report.ok, report.events, report.head == kept) == (True, 40, False)
 
 
 def test_a_dropped_fence_is_found_even_when_no_row_was_touched(home):
