@@ -20,13 +20,14 @@ search=(optimize rmsnorm "${device[@]}" --engine bwrap --strategy grid --max-can
 printf '$ assay %s\n' "${search[*]}"
 code=0
 "$assay" "${search[@]}" >"$result" || code=$?
-cat "$result"
 case $code in
 0) ;;
-2) echo "(finished without a winner: nothing was better beyond doubt on this machine)" ;;
+2) echo "(exit 2, finished without a winner: nothing was better beyond doubt on this machine)" ;;
 *) exit "$code" ;;
 esac
 episode=$(.venv/bin/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["episode"])' "$result")
+echo "(stdout was one JSON object of $(wc -l <"$result") lines, kept beside the winner in the episode's folder under runs/)"
+show show "$episode"
 show leaderboard
 show replay "$episode"
 show log verify

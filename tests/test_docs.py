@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import get_args
@@ -11,6 +14,8 @@ import pytest
 
 from eventstore.facts import Fact
 from ops.decide import reasons
+from runner.bundle import load
+from runner.customs import normal_digest, parse_reply
 from scripts import generate_docs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -70,3 +75,23 @@ def test_the_make_targets_that_a_page_names_exist(page: Path) -> None:
 
 def test_the_makefile_has_at_most_ten_targets() -> None:
     assert len(re.findall(r"^[a-z]+:", (ROOT / "Makefile").read_text(), re.M)) <= 10
+
+
+def test_the_example_bundle_is_one() -> None:
+    bundle = load(ROOT / "docs/examples/row_norm")
+    assert (bundle.entry, [case.case_id for case in bundle.cases]) == ("row_norm", ["main", "odd"])
+
+
+@pytest.mark.parametrize(("proposal", "same_as_the_baseline"), [(1, False), (2, True), (3, False)])
+def test_the_example_proposer_answers_with_a_candidate(proposal: int, same_as_the_baseline: bool) -> None:
+    kernel = (ROOT / "docs/examples/row_norm/kernel.py").read_bytes()
+    question = {"prompt": "", "context": {"proposal": proposal, "kernel": kernel.decode()}}
+    answer = subprocess.run(
+        [sys.executable, str(ROOT / "docs/examples/proposer.py")],
+        input=json.dumps(question).encode(),
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    source = parse_reply(answer.stdout).source
+    assert (normal_digest(source) == normal_digest(kernel)) == same_as_the_baseline
