@@ -14,6 +14,7 @@ import pytest
 
 from eventstore.facts import Fact
 from ops.decide import reasons
+from runner import exits
 from runner.bundle import load
 from runner.customs import normal_digest, parse_reply
 from scripts import generate_docs
@@ -95,3 +96,8 @@ def test_the_example_proposer_answers_with_a_candidate(proposal: int, same_as_th
     )
     source = parse_reply(answer.stdout).source
     assert (normal_digest(source) == normal_digest(kernel)) == same_as_the_baseline
+
+
+def test_the_readme_lists_exactly_the_exit_codes_that_there_are() -> None:
+    paragraph = (ROOT / "README.md").read_text().partition("**Exit codes**:")[2].partition("`ambiguous`")[0]
+    assert sorted(map(int, re.findall(r"\b\d+\b", paragraph))) == sorted(exits.MEANING)
