@@ -99,7 +99,8 @@ class Store:
     def read(self, stream: str | None = None, after: int = 0, limit: int | None = None) -> Iterator[Event]:
         """Events with a position above `after`, in order; of one stream, or of all; at most `limit`.
 
-        A changed event (its hash is checked) or a missing one raises StoreCorrupt: what is returned was appended.
+        A changed event (its hash is checked) or a hole raises StoreCorrupt: what is returned was appended. That damage
+        or an owner cut off the end, only `eventstore.verify` and a head kept elsewhere can tell.
         """
         # inside a stream the order of versions is the order of positions, and (stream, version) is the index
         where, key, cursor = "position > :cursor", "position", max(after, 0)
