@@ -87,6 +87,7 @@ class BwrapHandle:
         self._job = job
         self._process: subprocess.Popen[bytes] | None = None
         self._status = b""
+        self._struck = False
         self._open: list[int] = []
         self.container = ""
         self.began = 0.0
@@ -105,6 +106,7 @@ class BwrapHandle:
                 policy.bwrap_argv(
                     self._job,
                     host.current(),
+                    parent=os.getpid(),
                     groups=tuple(map(str, self.group.paths())),
                     seccomp_fd=program,
                     status_fd=writes[2],
@@ -131,14 +133,21 @@ class BwrapHandle:
     def _status_feed(self, chunk: bytes) -> None:
         self._status = (self._status + chunk)[:4096]
 
+    def freeze(self) -> None:
+        self.group.freeze()
+
+    def thaw(self) -> None:
+        self.group.thaw()
+
     def strike(self) -> None:
-        """bwrap dies, its pid namespace dies with it; the cgroup's sweep is the belt to these braces."""
-        if self._process:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._process.pid, signal.SIGKILL)
-        for pid in self.group.pids():
+        """First all but bwrap itself: it then reaps its child (the namespace's init) and ends. The second time, all."""
+        assert self._process is not None
+        mine = {self._process.pid}
+        inside = self.group.pids() - mine
+        for pid in inside if inside and not self._struck else inside | mine:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        self._struck = True
 
     def collect(self, counters: Counters) -> Ending:
         """bwrap reports an exit code only of a job that it really started: without one, setting up failed."""

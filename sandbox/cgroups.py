@@ -12,6 +12,7 @@ never inferred.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import time
@@ -26,6 +27,8 @@ from sandbox.api import Limits, SandboxFault, SandboxUnavailable
 FREEZE_S = 2.0
 """A group that does not come to a stop in this time (a task stuck in a driver) is a fault."""
 EMPTY_S = 5.0
+GONE_S = 30.0
+"""A directory stays busy while a zombie of it waits for a slow init to reap it."""
 V1 = ("memory", "pids", "cpuset", "cpuacct", "freezer")
 NEEDED = ("memory", "pids")
 UNIFIED = "unified"
@@ -116,9 +119,6 @@ class Group:
             cpu_s=_scaled(_number(self.dirs.get("cpuacct", none) / "cpuacct.usage"), 1e-9),
         )
 
-    def can_freeze(self) -> bool:
-        return "freezer" in self.dirs or UNIFIED in self.dirs
-
     def freeze(self) -> None:
         """Return when all in it have stopped. Raises SandboxFault after FREEZE_S, FileNotFoundError when it is gone."""
         deadline = time.monotonic() + FREEZE_S
@@ -137,8 +137,10 @@ class Group:
     def _order(self, *, stop: bool) -> None:
         if freezer := self.dirs.get("freezer"):
             _write(freezer / "freezer.state", "FROZEN" if stop else "THAWED")
-        else:
-            _write(self.dirs[UNIFIED] / "cgroup.freeze", int(stop))
+        elif unified := self.dirs.get(UNIFIED):
+            _write(unified / "cgroup.freeze", int(stop))
+        elif stop:
+            raise PermissionError(errno.EPERM, "no freezer is mounted here")
 
     def _stopped(self) -> bool:
         try:
@@ -169,21 +171,20 @@ class Group:
             time.sleep(0.002)
 
     def remove(self) -> None:
-        """Kill what is left and remove the directories. Raises SandboxFault when they stay."""
-        self.kill()
-        deadline = time.monotonic() + EMPTY_S
-        for path in self.paths():
-            while True:
-                try:
-                    path.rmdir()
-                except FileNotFoundError:
-                    break
-                except OSError as error:  # EBUSY while the last exit is still being accounted
-                    if time.monotonic() > deadline:
-                        raise SandboxFault(f"cgroup {path} cannot be removed: {error}") from error
-                    time.sleep(0.002)
-                else:
-                    break
+        """Kill what is left, or still joins, and remove the directories. Raises SandboxFault when they stay."""
+        deadline = time.monotonic() + GONE_S
+        while True:
+            self.kill()
+            try:
+                for path in self.paths():
+                    with contextlib.suppress(FileNotFoundError):
+                        path.rmdir()
+            except OSError as error:  # EBUSY: see GONE_S
+                if time.monotonic() > deadline:
+                    raise SandboxFault(f"cgroup cannot be removed: {error}") from error
+                time.sleep(0.002)
+            else:
+                return
 
 
 @cache
@@ -217,10 +218,15 @@ def freezer() -> str:
 
 
 def named(prefix: str) -> Iterator[tuple[str, Group]]:
-    """Groups below ours whose names begin so, whoever made them: for the reaper and for tests."""
-    names = {path.name: None for parent in _parents().values() for path in parent.glob(f"{prefix}*") if path.is_dir()}
-    for name in names:
-        yield name, Group({c: parent / name for c, parent in _parents().items()})
+    """Groups whose names begin so, wherever they are and whoever made them: for the reaper and for tests."""
+    found: dict[str, dict[str, Path]] = {}
+    for controller, (_, point) in hierarchies().items():
+        for folder, children, _ in os.walk(point):
+            for name in [child for child in children if child.startswith(prefix)]:
+                found.setdefault(name, {})[controller] = Path(folder, name)
+                children.remove(name)
+    for name, dirs in found.items():
+        yield name, Group(dirs)
 
 
 @cache
@@ -286,8 +292,10 @@ def _write(path: Path, value: object) -> None:
         with path.open("w") as file:
             file.write(str(value))
     except OSError as error:
-        if error.errno in (2, 19):  # ENOENT, ENODEV: the group is gone
+        if error.errno in (errno.ENOENT, errno.ENODEV):  # the group is gone
             raise FileNotFoundError(str(error)) from error
+        if error.errno == errno.EROFS:
+            raise PermissionError(errno.EROFS, str(error)) from error
         raise
 
 

@@ -54,12 +54,18 @@ IMAGE_FILES = ("/etc/ld.so.cache",)
 TAKEN_TARGETS = ("/proc", "/sys", "/dev", "/tmp", "/etc", *SYSTEM_FOLDERS)
 
 JOIN = """set -eu
+[ "$PPID" = "$1" ]; shift
 while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs"; shift; done
 shift
 echo 1000 > /proc/self/oom_score_adj
 exec "$@"
 """
-"""Enters the cgroups between fork and exec: a thread-safe place that Python's own fork does not offer."""
+"""Enters the cgroups between fork and exec: a thread-safe place that Python's own fork does not offer. It begins with
+the parent-death signal already set, and ends at once if the parent died before that: no job runs without its runner."""
+
+
+GATE = 'kill -STOP $$; exec "$0" "$@"'
+"""A Docker job waits here, stopped, until its cgroups are known: one that ends at once would take its counters along."""
 
 
 class JobRefused(SandboxError):
@@ -104,6 +110,10 @@ def check(job: Job) -> None:
         _check_image_source(str(bind.source))
     targets = {bind.target for bind in job.image.binds}
     for mount in job.mounts:
+        if mount.writable and job.role != "judge":
+            raise JobRefused(
+                f"mount target {mount.target}: a {job.role} writes nothing on the host (its disk has no cap)"
+            )
         _check_source(str(mount.source))
         _check_target(mount.target, targets)
         targets.add(mount.target)
@@ -142,11 +152,8 @@ def _capped(wanted: int, most: int) -> int:
 
 def _check_limits(job: Job) -> None:
     for name, value in job.limits.__dict__.items():
-        if name == "cpus":
-            bad = any(not isinstance(n, int) or n < 0 for n in value)
-        else:
-            bad = not math.isfinite(value) or value <= 0
-        if bad:
+        numbers = [n + 1 for n in value] if name == "cpus" else [value]
+        if any(not math.isfinite(n) or n <= 0 for n in numbers):
             raise JobRefused(f"limit {name}={value!r}: every cap is a positive finite number")
 
 
@@ -198,7 +205,7 @@ def docker_config(job: Job, host: Host) -> dict[str, Any]:
     return {
         "create": {
             "image": job.image.engine_ref,
-            "entrypoint": [job.image.python],
+            "entrypoint": ["/bin/sh", "-c", GATE, job.image.python],
             "command": list(job.argv),
             "name": job.name,
             "user": f"{job.uid}:{job.uid}",
@@ -258,7 +265,9 @@ def _docker_mounts(job: Job) -> Iterator[dict[str, Any]]:
 # --- bubblewrap -------------------------------------------------------------------------------------------------------
 
 
-def bwrap_argv(job: Job, host: Host, *, groups: tuple[str, ...], seccomp_fd: int, status_fd: int) -> list[str]:
+def bwrap_argv(
+    job: Job, host: Host, *, parent: int, groups: tuple[str, ...], seccomp_fd: int, status_fd: int
+) -> list[str]:
     """The whole command line: join the cgroups, empty the environment, set rlimits, bwrap, drop to the uid, run."""
     check(job)
     if not any(bind.target == "/usr" for bind in job.image.binds):
@@ -267,7 +276,8 @@ def bwrap_argv(job: Job, host: Host, *, groups: tuple[str, ...], seccomp_fd: int
         )
     rlimits = [f"--{name}={value}:{value}" for name, value in resource_limits(job, host).items()]
     return [
-        *("/bin/sh", "-c", JOIN, "join", *groups, "--"),
+        *("/usr/bin/setpriv", "--pdeathsig", "KILL", "--"),
+        *("/bin/sh", "-c", JOIN, "join", str(parent), *groups, "--"),
         *("env", "-i", "PATH=/usr/bin:/bin", "prlimit", *rlimits, host.bwrap),
         *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup"),
         *("--die-with-parent", "--new-session", "--hostname", "sandbox", "--clearenv"),

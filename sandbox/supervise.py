@@ -25,6 +25,8 @@ from sandbox.cgroups import Counters, Group
 START_S = 60.0
 KILL_S = 15.0
 """SIGKILL to gone. A task stuck in a driver takes longer: that is a fault, and the machine needs a look."""
+STRIKE_S = 0.5
+"""Between one SIGKILL and the next."""
 DRAIN_S = 5.0
 END_S = 60.0
 """Longest that collecting and removing may take, all of its own limits together."""
@@ -40,7 +42,7 @@ class Ending:
 
 
 class Handle(Protocol):
-    """One container of one engine. The supervisor's thread makes all calls."""
+    """One container of one engine. The supervisor's thread makes all calls but those of freeze and thaw."""
 
     container: str
     began: float
@@ -54,8 +56,14 @@ class Handle(Protocol):
     def sources(self) -> Mapping[int, Callable[[bytes], None]]:
         """Descriptors to read, and where each one's bytes go."""
 
+    def freeze(self) -> None:
+        """Return when all in it have stopped. Raises FileNotFoundError when it is gone. Any thread may call it."""
+
+    def thaw(self) -> None:
+        """Let it run again; nothing to do when it is gone. Any thread may call it."""
+
     def strike(self) -> None:
-        """SIGKILL all of it; returns at once."""
+        """SIGKILL to all of it; returns at once. Called again while it is not gone."""
 
     def collect(self, counters: Counters) -> Ending:
         """After the end. Raises SandboxFault when it was not the job that ended."""
@@ -83,6 +91,7 @@ class Supervised:
         self._began = 0.0
         self._wall = 0.0
         self._freezing = threading.Lock()
+        self._over = False
         threading.Thread(target=self._life, name=f"watch {job.name}", daemon=True).start()
         if not self._started.wait(START_S):
             self._ask("killed")
@@ -95,10 +104,10 @@ class Supervised:
     def freeze(self) -> None:
         """Stop every process in it. Nothing to do when it has ended."""
         with self._freezing:
-            if self._ended.is_set():
+            if self._over or self._ended.is_set():
                 return
             try:
-                self._handle.group.freeze()
+                self._handle.freeze()
             except FileNotFoundError as error:
                 if not self._ended.wait(KILL_S):
                     raise SandboxFault(f"{self.name}: no freezer: {error}") from error
@@ -106,7 +115,7 @@ class Supervised:
     def thaw(self) -> None:
         """Let it run again. Nothing to do when it runs or has ended."""
         with self._freezing:
-            self._handle.group.thaw()
+            self._handle.thaw()
 
     def poll(self) -> Outcome | None:
         if self._fault:
@@ -185,10 +194,12 @@ class Supervised:
         limit = self._began + self._limits.wall_s
         earlier = Counters()
         while True:
-            ready = {fd for fd, _ in poll.poll(max(0.0, limit - time.monotonic()) * 1000 + 1)}
+            patience = max(0.0, limit - time.monotonic()) if self._struck is None else STRIKE_S
+            ready = {fd for fd, _ in poll.poll(patience * 1000 + 1)}
             if pidfd in ready:
                 counters = self._handle.group.sample().or_else(earlier)
                 self._wall = time.monotonic() - self._began
+                self._end_rest()
                 self._drain(sources)
                 return counters
             for fd in ready & sources.keys():
@@ -204,6 +215,15 @@ class Supervised:
                 limit = time.monotonic() + KILL_S
             elif self._struck and time.monotonic() > limit:
                 raise SandboxFault(f"{self.name}: still there {KILL_S:g} s after SIGKILL")
+            elif self._struck and not ready:
+                self._strike()
+
+    def _end_rest(self) -> None:
+        """The first process is gone, so the job is over. Whatever is left (bubblewrap's inner init, should somebody have frozen
+        the group at this very moment) would hold the output streams open: it dies now, and nobody freezes it any more."""
+        with self._freezing:
+            self._over = True
+            self._strike()
 
     def _reason(self, limit: float) -> Status | None:
         if max(self._stdout.seen, self._stderr.seen) > self._limits.output_bytes:
@@ -215,7 +235,7 @@ class Supervised:
     def _strike(self) -> None:
         """Signal first, thaw second: a frozen process dies without running another instruction."""
         self._handle.strike()
-        self._handle.group.thaw()
+        self._handle.thaw()
 
     def _read(self, fd: int, sink: Callable[[bytes], None]) -> bool:
         try:
