@@ -59,6 +59,9 @@ CODES: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], int], 
 )
 """Which error of which package ends in which code; the first that fits. Errors of the runner carry their own."""
 
+HONEST_REFUSALS = ("baseline-unstable", "incomplete")
+"""Refusals of a baseline that say something about the machine's noise, and nothing against the bundle."""
+
 app = typer.Typer(
     name="assay",
     help="Runs and judges GPU kernels that nobody trusts.",
@@ -221,6 +224,8 @@ def _finish(state: State, home: Path) -> int:
     """Print the one JSON result; the code says how the episode ended."""
     sys.stdout.write(json.dumps(episode.summary(state, home), indent=2, sort_keys=True) + "\n")
     assert state.finished is not None
+    if state.refused is not None and state.refused.reason in HONEST_REFUSALS:
+        return exits.NO_WINNER
     ends = {"winner": exits.WINNER, "no-winner": exits.NO_WINNER, "refused": exits.BAD_BUNDLE, "fault": exits.FAULT}
     return ends[state.finished.outcome]
 

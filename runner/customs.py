@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 
 MAX_SOURCE_BYTES = 256 * 1024
 MAX_REPLY_BYTES = 1 << 20
+MAX_LINE = 1000
+"""Characters. The tokenizer takes time quadratic in a line: 240 kB of opened quotes on one line kept it busy for minutes."""
 MAX_TEXT = 240
 """Characters kept of each piece of a candidate's story."""
 STORY = ("hypothesis", "evidence", "change", "expected_effect", "risk")
@@ -77,9 +79,12 @@ def normal_digest(source: bytes) -> str:
 
 
 def _tokens(source: bytes) -> list[list[str]] | None:
-    """Kind and text of each token; of layout tokens only the kind. None where it is no Python text."""
+    """Kind and text of each token; of layout tokens only the kind. None where it is no Python text, or too long a line."""
     try:
-        found = list(tokenize.generate_tokens(io.StringIO(source.decode("utf-8-sig")).readline))
+        text = source.decode("utf-8-sig")
+        if max(map(len, text.split("\n"))) > MAX_LINE:
+            return None
+        found = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (tokenize.TokenError, SyntaxError, ValueError):
         return None
     return [

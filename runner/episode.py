@@ -80,6 +80,7 @@ def summary(state: State, home: Path) -> dict[str, Any]:
         "success": bool(winner),
         "outcome": finished.outcome if finished else "unfinished",
         "stopping_reason": finished.stopping_reason if finished else "",
+        "refused": f"{state.refused.reason}: {state.refused.detail}" if state.refused else None,
         "winner_experiment_id": winner or "baseline",
         "final_speedup": finished.speedup if finished else None,
         "final_speedup_lower": finished.lower if finished else None,

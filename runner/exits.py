@@ -28,9 +28,9 @@ INTERRUPTED = 130
 
 MEANING = {
     WINNER: "a validated winner; or, of a command that reads back: all agrees",
-    NO_WINNER: "finished without a winner",
+    NO_WINNER: "finished without a winner; also where the machine is too noisy to compare anything",
     USAGE: "wrong usage or bad input",
-    BAD_BUNDLE: "unusable bundle",
+    BAD_BUNDLE: "unusable bundle, or its own baseline is wrong or crashes",
     NOT_FOUND: "no such episode or home",
     UNAVAILABLE: "no sandbox, GPU or guest environment",
     FAULT: "our fault, never a verdict",

@@ -9,14 +9,17 @@ import sys
 from pathlib import Path
 
 from runner import devices
-from runner.exits import Unavailable
+from runner.exits import CannotCreate, Unavailable
 
 PROJECT = Path(__file__).resolve().parent.parent
 
 
 def home(flag: Path | None) -> Path:
-    """`--home`, else ASSAY_HOME, else `.assay` in the current folder."""
-    return flag or Path(os.environ.get("ASSAY_HOME") or ".assay")
+    """`--home`, else ASSAY_HOME, else `.assay` in the current folder. CannotCreate when something else is there."""
+    found = flag or Path(os.environ.get("ASSAY_HOME") or ".assay")
+    if found.exists() and not found.is_dir():
+        raise CannotCreate(f"{found}: not a folder")
+    return found
 
 
 def guest_python(flag: Path | None) -> Path:

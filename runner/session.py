@@ -53,6 +53,8 @@ class Opening:
     dtype: str | None = None
     shape: dict[str, int] = field(default_factory=dict)
     live_kernel: str | None = None
+    name: str = ""
+    """Of the episode; empty: a fresh one is made from the label."""
 
     def event(self) -> EpisodeStarted:
         return EpisodeStarted(
@@ -75,7 +77,7 @@ def begin(home: Path, opening: Opening, watch: Watch) -> State:
     """Run a new episode to its end, and write its artifacts."""
     event = opening.event()
     with Log.open(home) as log:
-        name = episode.new_id(opening.label)
+        name = episode.check_id(opening.name or episode.new_id(opening.label))
         with episode.locked(log.home, name), _resumable(name), _nothing_left(log, name):
             ctx = Context(
                 log, name, opening.bundle, opening.settings, opening.machine.lab, opening.provider, event, watch
