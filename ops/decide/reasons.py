@@ -23,6 +23,7 @@ CALL: Mapping[str, str] = MappingProxyType(
         "timeout": "the call did not end within its limit",
         "protocol": "the guest broke the wire protocol",
         "shape": "the output has the wrong number, shape or dtype",
+        "not-frozen": "the guest's processes could not be stopped for another arm's turn",
     }
 )
 
@@ -53,6 +54,7 @@ CANDIDATE: Mapping[str, str] = MappingProxyType(
         "out-of-memory": "it used more memory than its limit",
         "pids-limit": "it started more processes than its limit",
         "protocol": "it broke the wire protocol",
+        "not-frozen": "its processes could not be stopped while another arm was timed",
         "output-limit": "it printed more than its limit",
         "bundle-tampered": "the frozen bundle or a projection of it changed while it ran",
         "sabotage": "the baseline was slow only while the candidate was alive",

@@ -223,8 +223,11 @@ def test_a_decision_does_not_depend_on_the_order_of_cases_or_on_when_it_is_made(
     cases = {"cases": ("zeta", "alpha", "main")}
     calibration = calibrated(RULES, aa(4, **cases))
     turned = calibration.model_copy(update={"median_us": dict(reversed(calibration.median_us.items()))})
-    pairs = against(50.0, 3, **cases)
-    assert decide(pairs, calibration, RULES) == decide(pairs, turned, RULES) == decide(pairs, calibration, RULES)
+    pairs = against({"zeta": 130.0, "alpha": 130.0, "main": 10.0}, 3, **cases)
+    found = decide(pairs, calibration, RULES)
+    assert told(found) == ("reject", "case-regression")
+    assert "['alpha', 'zeta']" in found.detail
+    assert decide(pairs, turned, RULES) == found == decide(pairs, calibration, RULES)
 
 
 @settings(max_examples=60, deadline=None)
@@ -238,7 +241,9 @@ def test_a_promotion_implies_that_every_call_was_right(seed: int, factor: float,
 
 
 def test_the_finalist_holds_when_fresh_pairs_say_so() -> None:
-    assert told(revalidate(against(50.0, 3, seed=9), CALIBRATION, RULES)) == ("promote", "revalidated")
+    found = revalidate(against(50.0, 3, seed=9), CALIBRATION, RULES)
+    assert told(found) == ("promote", "revalidated")
+    assert found.numbers["alpha"] == RULES.alpha  # one look at one candidate
 
 
 @pytest.mark.parametrize(
