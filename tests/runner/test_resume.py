@@ -138,12 +138,13 @@ def test_an_event_appended_by_somebody_else_meanwhile_is_a_conflict_and_not_over
 ) -> None:
     class Intruded(FakeLab):
         def build(self, contract, text, unit):  # type: ignore[no-untyped-def]
-            with Log.open(tmp_path / "home") as other:
-                stolen = session.EpisodeResumed(environment={"by": "another runner"})
-                other.append("story-1", [stolen], expected=1)
+            if not self.asked:
+                with Log.open(tmp_path / "home") as other:
+                    stolen = session.EpisodeResumed(environment={"by": "another runner"})
+                    other.append("story-1", [stolen], expected=1)
             return super().build(contract, text, unit)
 
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match="is at version 2, expected 1"):
         stories.begin(tmp_path / "home", sources, Intruded())
 
 
