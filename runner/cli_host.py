@@ -46,7 +46,7 @@ def build(
 
     if name != "cpu":
         raise exits.UsageError(f"unknown image {name!r}; there is cpu")
-    _shown([build_cpu_image(host.home(home))], as_json)
+    _shown([build_cpu_image(host.home(home), say=_tell)], as_json)
     return exits.WINNER
 
 
@@ -56,6 +56,10 @@ def list_images(home: Home = None, guest_python: GuestPython = None, as_json: Js
     found = [image for image in (clinic.host_image(guest_python), clinic.built_image(host.home(home))) if image]
     _shown(found, as_json)
     return exits.WINNER
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"[assay] image {line}\n")
 
 
 def _shown(images: list[Image], as_json: bool) -> None:

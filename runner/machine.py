@@ -7,7 +7,7 @@ import platform
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from eventstore.facts import EpisodeStarted
 from images.api import Image
@@ -83,4 +83,4 @@ def _image(wanted: Wanted, engine: str, home: Path) -> Image:
 
     if engine != "docker":
         raise UsageError(f"--image {wanted.image}: {engine} uses the host image; a built image needs Docker")
-    return cast(Image, load(home, wanted.image))
+    return load(home, wanted.image)
