@@ -1,8 +1,9 @@
-"""The commands that read back: the log, an episode, the board, a replay. They change nothing and run no candidate."""
+"""The commands that read back: the log, an episode, the board, a replay. They run no candidate and add no event."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from replay import show as account
 from replay.fold import fold, fold_all
 from replay.leaderboard import Row
 from replay.leaderboard import leaderboard as board
+from replay.views import FILE, rebuild
 from runner import episode, exits, host
 from runner.options import Home, Json, Name
 
@@ -29,7 +31,7 @@ log_app = typer.Typer(help="The append-only log.", no_args_is_help=True)
 def register(app: typer.Typer) -> None:
     """Hang the commands into the program."""
     app.add_typer(log_app, name="log")
-    for command in (leaderboard, show, replay):
+    for command in (leaderboard, show, replay, views):
         app.command()(command)
 
 
@@ -70,6 +72,21 @@ def replay(name: Name, home: Home = None, as_json: Json = False) -> int:
     else:
         _out("".join(line + "\n" for line in _replayed(report)))
     return exits.WINNER if report.agree else exits.DISAGREES
+
+
+def views(home: Home = None, as_json: Json = False) -> int:
+    """Write views.sqlite: the log as plain tables, for SQL and datasette. Derived; may be deleted at any time."""
+    with _log(home) as log:
+        states = list(fold_all(log.read()).values())
+        try:
+            path = rebuild(states, log.home)
+        except sqlite3.Error as error:
+            raise exits.CannotCreate(f"{log.home / FILE}: {error}") from None
+    if as_json:
+        _json({"path": str(path), "episodes": len(states)})
+    else:
+        _out(f"{path}: {len(states)} episodes\n")
+    return exits.WINNER
 
 
 @log_app.command()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -151,6 +153,9 @@ def test_everything_reads_back_what_a_run_left(assay: Assay, contract: Path, tmp
     ]
     assert len(assay("log", "show", "--stream", name, "--after", 3, "--limit", 2).out.splitlines()) == 2
     assert assay("resume", name).code == 0
+    path = Path(json.loads(assay("views", "--json").out)["path"])
+    with contextlib.closing(sqlite3.connect(path)) as tables:
+        assert tables.execute("select candidate, verdict from candidates").fetchall() == [("c001", "promote")]
 
 
 def test_the_tail_of_the_log_is_what_the_run_printed(assay: Assay, contract: Path, tmp_path: Path) -> None:
