@@ -15,9 +15,11 @@ import os
 import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from images import engine
 from images.api import Bind, Image, ImageFault
 
 SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -136,28 +138,14 @@ def _manifest(python: Path, facts: Mapping[str, Any]) -> dict[str, str]:
 
 def _docker_image(binds: tuple[Bind, ...], *, required: bool) -> str | None:
     """The ID of the empty image with these mount points, imported once and found again by the digest of its content."""
-    import docker  # only where Docker is asked for
-    import requests
-
+    if not required and engine.daemon_pid() is None:
+        return None
     content = _skeleton(binds)
     tag = hashlib.sha256(content).hexdigest()[:16]
-    try:
-        client = docker.APIClient(timeout=60)
-    except docker.errors.DockerException as error:
-        if required:
-            raise ImageFault(f"Docker does not answer: {error}") from error
-        return None
-    try:
+    with closing(engine.connect()) as client, engine.translated("Docker's empty image"):
         if not client.images(f"{REPOSITORY}:{tag}"):
             client.import_image_from_data(content, repository=REPOSITORY, tag=tag)
-        described: dict[str, Any] = client.inspect_image(f"{REPOSITORY}:{tag}")  # type: ignore[no-untyped-call]
-        return str(described["Id"])
-    except (docker.errors.DockerException, requests.RequestException) as error:
-        if required:
-            raise ImageFault(f"Docker's empty image: {error}") from error
-        return None
-    finally:
-        client.close()
+        return engine.image_id(client, f"{REPOSITORY}:{tag}")
 
 
 def _skeleton(binds: tuple[Bind, ...]) -> bytes:

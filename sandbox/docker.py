@@ -16,19 +16,18 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlparse
 
 import docker
 import requests
 
+from images import engine
+from images.api import ImageFault
 from sandbox import cgroups, host, policy, seccomp
 from sandbox.api import Job, Outcome, SandboxFault, SandboxUnavailable
 from sandbox.capture import Capture, Frames
 from sandbox.cgroups import Counters, Group
 from sandbox.supervise import Ending, Supervised
 
-CALL_S = 60
-"""Longest that one request to the daemon may take."""
 GONE_S = 20
 GATE_S = 20
 OWNER = f"{policy.LABEL}.owner"
@@ -44,7 +43,7 @@ class DockerSandbox:
         with closing(connect()) as api:
             self._version: Mapping[str, Any] = api.version()
             self._info: Mapping[str, Any] = api.info()
-        daemon = _daemon_pid()
+        daemon = engine.daemon_pid()
         self._daemon = None if daemon == 1 else daemon  # systemd, which listens in the daemon's place
         self.reap()
 
@@ -83,14 +82,11 @@ class DockerSandbox:
 
 
 def connect() -> docker.APIClient:
-    """The local daemon; every request has a limit. Raises SandboxUnavailable. The caller closes it."""
-    refused = SandboxUnavailable("Docker: no daemon answers; start dockerd (apt-get install docker.io)")
-    if _daemon_pid() is None:  # docker-py would leave a socket open
-        raise refused
+    """The local daemon. Raises SandboxUnavailable. The caller closes it."""
     try:
-        return docker.APIClient(base_url=os.environ.get("DOCKER_HOST"), timeout=CALL_S)
-    except TROUBLE as error:
-        raise refused from error
+        return engine.connect()
+    except ImageFault as fault:
+        raise SandboxUnavailable(str(fault)) from fault
 
 
 class DockerHandle:
@@ -227,9 +223,3 @@ def _is_stopped(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
     except OSError:
         return False
-
-
-def _daemon_pid() -> int | None:
-    """Who listens on the daemon's socket: its hard limits bound a container's. None: nobody, or not a local socket."""
-    url = urlparse(os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock")
-    return host.peer_pid(url.path) if url.scheme == "unix" else None

@@ -6,8 +6,6 @@ import os
 import re
 import resource
 import shutil
-import socket
-import struct
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -52,18 +50,6 @@ def alive(who: str) -> bool:
 
 def bwrap_path() -> str | None:
     return next(filter(None, map(shutil.which, BWRAP)), None)
-
-
-def peer_pid(socket_path: str) -> int | None:
-    """The process that listens on a Unix socket (systemd's own pid with socket activation); None when nobody does."""
-    with socket.socket(socket.AF_UNIX) as link:
-        link.settimeout(2.0)
-        try:
-            link.connect(socket_path)
-        except OSError:
-            return None
-        pid, _, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-    return int(pid) or None
 
 
 def settled(job: Job) -> Job:

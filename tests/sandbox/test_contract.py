@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.api import Captured, Job, Limits, Mount, Outcome, SandboxFault
+from sandbox.policy import JobRefused
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.usefixtures("nothing_left")]
 
@@ -192,6 +193,15 @@ def test_every_cap_is_seen_from_inside(run):
     outcome = run(code, open_files=99, file_bytes=5 << 20, cpus=(1,), tmp_bytes=8 << 20, shm_bytes=4 << 20)
     limits = [(99, 99), (0, 0), (5 << 20, 5 << 20)]
     assert outcome.stdout.text() == f"{limits}\n[1]\n{8 << 20}\n{4 << 20}\n"
+
+
+def test_what_no_container_gets_is_refused_before_anything_starts(sandbox, job, image):
+    for bad in (replace(job("pass"), env={"LD_PRELOAD": "/tmp/x.so"}), replace(job("pass"), uid=0)):
+        with pytest.raises(JobRefused):
+            sandbox.start(bad)
+    rootless = replace(image, binds=(), engine_ref=None)  # no engine could run this
+    with pytest.raises(JobRefused):
+        sandbox.start(replace(job("pass"), image=rootless))
 
 
 def test_a_mount_that_is_not_there_is_our_fault(sandbox, job, tmp_path):
