@@ -34,6 +34,9 @@ START_S = 120.0
 """A container has this long to import torch and connect."""
 LOAD_S = 60.0
 BUILD_S = 60.0
+LOST = ("guest-died", "timeout", "protocol", "not-frozen")
+"""After one of these the guest is never asked again."""
+SEEN_DEAD_S = 3.0
 UNIT_S = 900.0
 """No container of a unit outlives this, whatever happens to us."""
 COMMON_ENV = {
@@ -318,8 +321,19 @@ class _Unit:
         try:
             yield
         finally:
-            if running.poll() is None:
-                running.freeze()
+            if running.poll() is None and not self._failed(arm):
+                self._freeze(arm)
+
+    def _freeze(self, arm: str) -> None:
+        """A newcomer that cannot be stopped (it forks as fast as the freezer works, say) has failed: nobody else can be timed
+        beside it. An established arm that cannot be stopped is our failure."""
+        try:
+            self.running[arm].freeze()
+        except SandboxFault:
+            if arm != self.plan.arms[-1].name or "load" not in self.claims[arm]:
+                raise
+            self._record(arm, self.bundle.cases[0].case_id, -1, [{"ns": 0, "why": "not-frozen", "worst": None}])
+            raise GuestFailed from None
 
     def _series(self, arm: str, case: str, block: int, calls: int, family: str = "") -> None:
         timeout = self.plan.call_timeout_s
@@ -344,11 +358,21 @@ class _Unit:
         )
 
     def _failed(self, arm: str) -> bool:
-        return any(why for s in self.series if s.arm == arm for why in s.why)
+        """Wrong where it counts. A wrong unprotected case only drops out of the comparison, so the unit goes on."""
+        protected = self.bundle.protected
+        return any(why for s in self.series if s.arm == arm for why in s.why if s.case in protected or why in LOST)
 
     # ending ---------------------------------------------------------------------------------------------------------
 
     def _destroy(self, arm: str) -> None:
+        """End it and keep how it ended. One that died by itself is given a moment to be seen dead: an exit code, a signal or
+        an out-of-memory count says more than "we killed it"."""
+        running = self.running[arm]
+        if any(why == "guest-died" for s in self.series if s.arm == arm for why in s.why):
+            running.thaw()
+            deadline = time.monotonic() + SEEN_DEAD_S
+            while running.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.01)
         self.outcomes[arm] = dict(self.running[arm].kill().evidence())
 
     def _sources_intact(self) -> bool:
@@ -400,7 +424,7 @@ def _release(source: bytes, place: Path) -> None:
 @contextmanager
 def _folder() -> Iterator[Path]:
     """A short path (a Unix socket's name is at most 107 bytes), readable by the containers' uids, gone afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix="assay-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"assay-{os.getpid()}-"))
     os.chmod(folder, 0o711)
     (folder / "arms").mkdir(mode=0o711)
     try:

@@ -1,0 +1,225 @@
+"""One bracket call against guests that are played by a thread: what is caught, what is sealed, what is fresh."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import guestenv
+
+pytestmark = pytest.mark.guest
+
+SETUP = """
+import fcntl, mmap, os, socket, tempfile, threading, time, torch, warnings
+warnings.filterwarnings("ignore", message="The given buffer is not writable")
+from ops import blocks, wire
+from ops.judge.bracket import Bracket, Guest
+from ops.judge.task import Task
+folder = tempfile.mkdtemp()
+open(os.path.join(folder, "task.py"), "w").write('''
+import torch
+ENTRY = "double"
+def make_inputs(case, generator, device):
+    return (torch.randn(case["B"], case["D"], generator=generator, device=device),)
+def reference(x):
+    return 2 * x
+''')
+out = {}
+
+def bracket(kind=Bracket, **case):
+    case = {"B": 64, "D": 64, "case_id": "main", **case}
+    return kind(Task(os.path.join(folder, "task.py"), "cpu"), {"main": case}, "cpu", False)
+
+def play(judge, behave, calls=1, timeout_s=5.0):
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    guest = Guest(ours, {})
+    def run():
+        try:
+            for _ in range(calls):
+                order, _ = wire.receive(theirs)
+                behave(theirs, order)
+        finally:
+            theirs.close()
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    samples = [judge.call(guest, "main", "", timeout_s) for _ in range(calls)]
+    thread.join(5)
+    return samples
+
+def open_(sock, order):
+    wire.send(sock, {"ready": order["n"]})
+    _, fds = wire.receive(sock, max_fds=2)
+    given = blocks.adopt("cpu", fds[0], order["in_bytes"], writable=False)
+    slot = blocks.adopt("cpu", fds[1], order["out_bytes"], writable=True)
+    return given, slot, blocks.views(given.base, order["inputs"])[0], blocks.views(slot.base, order["outputs"])[0]
+
+def honest(sock, order):
+    _, _, x, y = open_(sock, order)
+    y.copy_(2 * x)
+    wire.send(sock, {"done": order["n"]})
+"""
+
+
+def test_an_honest_guest_is_right_and_every_call_has_its_own_time() -> None:
+    found = guestenv.run(
+        SETUP
+        + """
+samples = play(bracket(), honest, calls=3)
+print(json.dumps([[s.n for s in samples], [s.why for s in samples], all(s.ns > 0 for s in samples)]))
+"""
+    )
+    assert found == [[0, 1, 2], ["", "", ""], True]
+
+
+def test_a_guest_that_says_done_and_finishes_between_our_look_and_our_copy_is_caught() -> None:
+    """The strongest form of running ahead of the copy: the snapshot is entirely right, and yet it was early."""
+    found = guestenv.run(
+        SETUP
+        + """
+said, looked, written = threading.Event(), threading.Event(), threading.Event()
+class Paused(Bracket):
+    def _settle(self):  # called before t0, between look and copy, and after the copy
+        if said.is_set() and not written.is_set():
+            looked.set()
+            written.wait(5)
+def early(sock, order):
+    _, _, x, y = open_(sock, order)
+    said.set()
+    wire.send(sock, {"done": order["n"]})
+    looked.wait(5)
+    y.copy_(2 * x)
+    written.set()
+print(json.dumps([s.why for s in play(bracket(Paused), early)]))
+"""
+    )
+    assert found == ["early-done"]
+
+
+def test_every_way_of_not_answering_has_its_reason() -> None:
+    found = guestenv.run(
+        SETUP
+        + """
+def never_written(sock, order):
+    open_(sock, order)
+    wire.send(sock, {"done": order["n"]})
+def wrong(sock, order):
+    _, _, x, y = open_(sock, order)
+    y.copy_(3 * x)
+    wire.send(sock, {"done": order["n"]})
+def done_before_go(sock, order):
+    wire.send(sock, {"ready": order["n"]})
+    wire.send(sock, {"done": order["n"]})
+    time.sleep(0.3)
+def dies(sock, order):
+    wire.send(sock, {"ready": order["n"]})
+def silent(sock, order):
+    wire.send(sock, {"ready": order["n"]})
+    time.sleep(1.5)
+def garbage(sock, order):
+    wire.send(sock, {"ready": order["n"]})
+    sock.send(b"[1, NaN]")
+    time.sleep(0.3)
+def brags(sock, order):
+    _, _, x, y = open_(sock, order)
+    y.copy_(2 * x)
+    wire.send(sock, {"done": order["n"], "ns": 1})
+def not_ready(sock, order):
+    wire.send(sock, {"ready": order["n"] + 1})
+def raises(sock, order):
+    wire.send(sock, {"ready": order["n"]})
+    wire.receive(sock, max_fds=2)
+    wire.send(sock, {"error": "raised", "n": order["n"], "detail": "ValueError: no"})
+def misshapen(sock, order):
+    wire.send(sock, {"ready": order["n"]})
+    wire.receive(sock, max_fds=2)
+    wire.send(sock, {"error": "shape", "n": order["n"], "detail": "returned nothing"})
+for behave in (never_written, wrong, done_before_go, dies, silent, garbage, brags, not_ready, raises, misshapen):
+    out[behave.__name__] = play(bracket(), behave, timeout_s=1.0)[0].why
+print(json.dumps(out))
+"""
+    )
+    assert found == {
+        "never_written": "unwritten",
+        "wrong": "wrong",
+        "done_before_go": "unwritten",
+        "dies": "guest-died",
+        "silent": "timeout",
+        "garbage": "protocol",
+        "brags": "protocol",
+        "not_ready": "protocol",
+        "raises": "guest-error",
+        "misshapen": "shape",
+    }
+
+
+def test_a_guest_that_was_lost_once_is_never_asked_again() -> None:
+    """Its late answer would be taken for the answer to another call."""
+    found = guestenv.run(
+        SETUP
+        + """
+def late(sock, order):
+    wire.send(sock, {"ready": order["n"]})
+    time.sleep(1.0)
+    wire.send(sock, {"done": order["n"]})
+    time.sleep(1.0)
+judge = bracket()
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+guest = Guest(ours, {})
+threading.Thread(target=lambda: late(theirs, wire.receive(theirs)[0]), daemon=True).start()
+print(json.dumps([judge.call(guest, "main", "", 0.3).why, judge.call(guest, "main", "", 0.3).why]))
+"""
+    )
+    assert found == ["timeout", "guest-died"]
+
+
+def test_inputs_cannot_be_written_and_no_block_can_be_cut_under_the_judge() -> None:
+    found = guestenv.run(
+        SETUP
+        + """
+def attempt(what):
+    try:
+        what()
+    except (OSError, ValueError) as error:
+        return type(error).__name__
+    return "allowed"
+def hostile(sock, order):
+    given, slot, x, y = open_(sock, order)
+    again = os.open(f"/proc/self/fd/{given.fd}", os.O_RDWR)
+    out["write through a reopened fd"] = attempt(lambda: os.pwrite(again, b"0", 0))
+    out["map it writable"] = attempt(lambda: mmap.mmap(again, order["in_bytes"]))
+    for name, block in (("input", given), ("slot", slot)):
+        out[f"cut the {name}"] = attempt(lambda: os.ftruncate(block.fd, 0))
+        out[f"grow the {name}"] = attempt(lambda: os.ftruncate(block.fd, 1 << 20))
+        out[f"seal the {name}"] = attempt(lambda: fcntl.fcntl(block.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE))
+    y.copy_(2 * x)
+    wire.send(sock, {"done": order["n"]})
+out["why"] = play(bracket(), hostile)[0].why
+print(json.dumps(out))
+"""
+    )
+    assert found.pop("why") == ""
+    assert set(found.values()) == {"PermissionError"}, found
+    assert len(found) == 8
+
+
+def test_no_input_and_no_memory_is_seen_twice() -> None:
+    found = guestenv.run(
+        SETUP
+        + """
+inputs, inodes = set(), set()
+held = []
+def look(sock, order):
+    given, slot, x, y = open_(sock, order)
+    held.append((given, slot))  # an inode number in use cannot be given to another block
+    inodes.update((os.fstat(given.fd).st_ino, os.fstat(slot.fd).st_ino))
+    inputs.add(bytes(x.numpy().tobytes()))
+    y.copy_(2 * x)
+    wire.send(sock, {"done": order["n"]})
+play(bracket(), look, calls=5)
+print(json.dumps([len(inputs), len(inodes)]))
+"""
+    )
+    assert found == [5, 10]
