@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -170,6 +172,13 @@ def test_targets_that_belong_to_the_container(target):
         policy.check(replace(JOB, mounts=mounts))
 
 
+@pytest.mark.parametrize(("parent", "ran"), [(os.getpid(), True), (1, False)])
+def test_a_job_whose_runner_died_before_it_began_does_not_begin(tmp_path, parent, ran):
+    mark = tmp_path / "ran"
+    subprocess.run(["/bin/sh", "-c", policy.JOIN, "join", str(parent), "--", "touch", str(mark)], check=False)
+    assert mark.exists() == ran
+
+
 def test_docker_needs_an_image_id_and_bubblewrap_a_host_image():
     for ref in (None, "python:3.11", "sha256:short"):
         with pytest.raises(JobRefused, match="image ID"):
@@ -188,46 +197,40 @@ def test_limits_are_cut_to_what_the_engine_may_set():
 # --- whatever the job says --------------------------------------------------------------------------------------------
 
 words = st.text(max_size=12)
-
-
-def mostly(usual, odd):
-    """Odd one time in ten, so that many jobs are accepted and every refusal is still met."""
-    return st.integers(0, 9).flatmap(lambda n: odd if n == 0 else usual)
-
-
-odd_paths = st.one_of(
-    st.sampled_from(["/", "/proc", "/var/run/docker.sock", "/run/x", "/etc", "/usr", "/dev/mem", "/tmp"]),
+texts = words.filter(lambda text: "\0" not in text)
+paths = st.one_of(
+    st.sampled_from(
+        ["/srv/data", "/tmp/a/b", "/", "/proc", "/var/run/docker.sock", "/run/x", "/etc", "/usr", "/dev/mem"]
+    ),
     st.lists(st.sampled_from(["..", "tmp", "srv", "a", "dev", "docker.sock", "usr"]), min_size=1).map(
         lambda parts: "/" + "/".join(parts)
     ),
     words,
 )
-sources = mostly(st.sampled_from(["/tmp/a/b", "/srv/data", "/home/user/run/1"]), odd_paths).map(Path)
-targets = mostly(st.sampled_from(["/data", "/bundle", "/shim", "/links/a"]), odd_paths)
-names = mostly(st.sampled_from(sorted(policy.ALLOWED_ENV)), st.one_of(st.sampled_from(["PATH", "LD_PRELOAD"]), words))
-texts = words.filter(lambda text: "\0" not in text)
-jobs = st.builds(
-    Job,
-    name=mostly(st.just("assay-x"), words),
-    role=st.sampled_from(["judge", "guest", "build"]),
-    argv=st.lists(st.one_of(texts, st.sampled_from(["--privileged", "--bind", "--cap-add", "ALL", "--"]))).map(tuple),
-    image=st.builds(
-        replace,
-        st.just(IMAGE),
-        binds=mostly(
-            st.just(IMAGE.binds),
-            st.lists(st.builds(Bind, source=sources, target=targets), max_size=2).map(lambda b: (*IMAGE.binds, *b)),
-        ),
-        env=mostly(st.just(IMAGE.env), st.dictionaries(names, texts, max_size=2)),
-    ),
-    env=st.dictionaries(names, texts, max_size=2),
-    mounts=st.lists(st.builds(Mount, source=sources, target=targets, writable=st.booleans()), max_size=2).map(tuple),
-    limits=st.builds(
-        Limits, pids=mostly(st.integers(1, 1000), st.just(-1)), cpus=st.lists(st.integers(0, 3)).map(tuple)
-    ),
-    uid=mostly(st.integers(1, 70_000), st.integers(-1, 0)),
-    gpu=mostly(st.sampled_from([None, GPU]), st.sampled_from(["GPU-other", "all"])),
+targets = st.one_of(st.sampled_from(["/data", "/links/a", "/bundle", "/tmp/x"]), paths)
+names = st.one_of(
+    st.sampled_from([*sorted(policy.ALLOWED_ENV), "PATH", "LD_PRELOAD", "LD_PRELOAD", "HTTP_PROXY"]), words
 )
+TWISTS = {
+    "name": words,
+    "role": st.sampled_from(["judge", "build"]),
+    "argv": st.lists(st.one_of(texts, st.sampled_from(["--privileged", "--bind", "--cap-add", "ALL", "--"]))).map(
+        tuple
+    ),
+    "image": st.one_of(
+        st.builds(lambda s, t: replace(IMAGE, binds=(*IMAGE.binds, Bind(Path(s), t))), paths, targets),
+        st.dictionaries(names, texts, max_size=2).map(lambda env: replace(IMAGE, env=env)),
+    ),
+    "env": st.dictionaries(names, texts, max_size=2),
+    "mounts": st.lists(st.builds(Mount, paths.map(Path), targets, st.booleans()), min_size=1, max_size=2).map(tuple),
+    "limits": st.builds(Limits, pids=st.integers(-1, 1000), cpus=st.lists(st.integers(-1, 3)).map(tuple)),
+    "uid": st.integers(-2, 3),
+    "gpu": st.sampled_from([None, "GPU-other", "all"]),
+}
+jobs = st.lists(st.sampled_from(sorted(TWISTS)), unique=True, max_size=2).flatmap(
+    lambda fields: st.builds(lambda **twist: replace(JOB, **twist), **{field: TWISTS[field] for field in fields})
+)
+"""A good job with up to two of its fields said anew, well or badly."""
 FIXED = {
     **{"auto_remove": False, "cap_drop": ["ALL"], "cgroupns": "private", "init": True, "ipc_mode": "private"},
     **{"network_mode": "none", "privileged": False, "read_only": True, "oom_score_adj": 1000},
