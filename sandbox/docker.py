@@ -163,7 +163,7 @@ class DockerHandle:
             try:
                 getattr(api, how)(self.container)
             except docker.errors.APIError as error:
-                if error.status_code not in (404, 409):  # gone, or already so
+                if not _is_so(api, self.container, paused=how == "pause"):
                     raise SandboxFault(f"{self._name}: docker {how}: {error}") from error
 
     def strike(self) -> None:
@@ -223,3 +223,12 @@ def _is_stopped(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
     except OSError:
         return False
+
+
+def _is_so(api: docker.APIClient, container: str, *, paused: bool) -> bool:
+    """Whether it already is as wished, or has ended and needs nothing."""
+    try:
+        state = api.inspect_container(container)["State"]
+    except docker.errors.NotFound:
+        return True
+    return not state["Running"] or bool(state["Paused"]) == paused

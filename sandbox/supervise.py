@@ -108,9 +108,12 @@ class Supervised:
                 return
             try:
                 self._handle.freeze()
+                return
             except FileNotFoundError as error:
-                if not self._ended.wait(KILL_S):
-                    raise SandboxFault(f"{self.name}: no freezer: {error}") from error
+                gone = error
+        # not under the lock, which its own thread needs to end it
+        if not self._ended.wait(KILL_S):
+            raise SandboxFault(f"{self.name}: no freezer: {gone}") from gone
 
     def thaw(self) -> None:
         """Let it run again. Nothing to do when it runs or has ended."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.api import Captured, Job, Limits, Mount, Outcome, SandboxFault
+from sandbox.cgroups import Group
 from sandbox.policy import JobRefused
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.usefixtures("nothing_left")]
@@ -110,6 +111,28 @@ def test_frozen_means_stopped_and_thawed_means_going_on(sandbox, job, tmp_path):
             assert count(out) == before
             running.thaw()
             wait_for(lambda before=before: count(out) > before)
+
+
+@pytest.mark.parametrize("engine", ["docker"], indirect=True)
+def test_docker_pauses_where_the_freezer_is_not_ours_to_write(sandbox, job, tmp_path, monkeypatch):
+    def refuse(group):
+        raise PermissionError(30, "read-only")
+
+    monkeypatch.setattr(Group, "freeze", refuse)
+    monkeypatch.setattr(Group, "thaw", refuse)
+    out = writable(tmp_path)
+    with sandbox.start(counting(job, out)) as running:
+        wait_for(lambda: count(out) > 0)
+        for _ in range(2):
+            running.freeze()
+            running.freeze()
+            before = count(out)
+            time.sleep(0.1)
+            assert count(out) == before
+            running.thaw()
+            wait_for(lambda before=before: count(out) > before)
+        running.freeze()
+        assert running.kill().status == "killed"
 
 
 def test_freezing_twice_and_thawing_a_running_container_are_harmless(sandbox, job, tmp_path):
