@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 
 from runner import devices
@@ -20,6 +21,12 @@ def home(flag: Path | None) -> Path:
     if found.exists() and not found.is_dir():
         raise CannotCreate(f"{found}: not a folder")
     return found
+
+
+def program_version() -> str:
+    """Of the checkout that runs, whether it is installed or only lies on the path (as on a host without a registry)."""
+    with (PROJECT / "pyproject.toml").open("rb") as file:
+        return str(tomllib.load(file)["project"]["version"])
 
 
 def guest_python(flag: Path | None) -> Path:

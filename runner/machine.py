@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,7 +41,7 @@ class Machine:
     def environment(self) -> dict[str, Any]:
         """For `episode.started`: versions, engine, image, device."""
         return {
-            "assay": version("kernel-assay"),
+            "assay": host.program_version(),
             "python": platform.python_version(),
             "kernel": platform.release(),
             "cpus": len(os.sched_getaffinity(0)),
