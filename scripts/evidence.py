@@ -167,7 +167,7 @@ def main() -> None:
             record["episodes"][operator] = searched(operator, options, home)
             save(options.out / f"{operator}.json", record["episodes"][operator])
             (options.out / "README.md").write_text(table(record))
-        (options.out / "events.jsonl").write_text("\n".join(events(home)) + "\n")
+            (options.out / "events.jsonl").write_text("\n".join(events(home)) + "\n")
     sys.stdout.write((options.out / "README.md").read_text())
 
 
