@@ -268,3 +268,7 @@ def _given(*values: Any) -> dict[str, Any]:
         "max_total_seconds",
     )
     return dict(zip(names, values, strict=True))
+
+
+if __name__ == "__main__":
+    main()
