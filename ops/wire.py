@@ -82,7 +82,18 @@ def send(sock: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()
 
 
 def receive(sock: socket.socket, max_fds: int = 0, spin_until: float | None = None) -> tuple[dict[str, Any], list[int]]:
-    """Receive one message and up to `max_fds` file descriptors (the caller closes them).
+    """Receive and decode one message and up to `max_fds` file descriptors (the caller closes them). See `receive_raw`."""
+    raw, fds = receive_raw(sock, max_fds, spin_until)
+    try:
+        return decode(raw), fds
+    except WireError:
+        for fd in fds:
+            os.close(fd)
+        raise
+
+
+def receive_raw(sock: socket.socket, max_fds: int = 0, spin_until: float | None = None) -> tuple[bytes, list[int]]:
+    """Receive one message, whole but not yet parsed: a clock that runs must not wait for a parser.
 
     Blocks within the socket's own timeout (TimeoutError). With `spin_until` (a `time.monotonic` deadline) it polls without
     sleeping: microseconds instead of a wake-up, at the price of a core.
@@ -107,7 +118,7 @@ def receive(sock: socket.socket, max_fds: int = 0, spin_until: float | None = No
             raise WireError("unexpected file descriptors or a truncated message")
         if not raw:
             raise WireClosed("closed")
-        return decode(raw), fds
+        return raw, fds
     except WireError:
         for fd in fds:
             os.close(fd)

@@ -1,7 +1,8 @@
 """The causal bracket: one call, timed from "input released" to "our own copy of the whole output held", and checked.
 
+    ...  the guest maps a fresh output slot, which tells nothing of the input, and says "ready"
     t0   our clock, before the first byte about this input leaves: fresh memory, unseen so far, goes out by fd
-    ...  the guest maps it, computes, copies the result into the output slot, says "done"
+    ...  it maps that, computes, copies the result into the output slot, says "done"
     at "done" we gather secret random elements (a guest that says "done" and goes on computing beside our copy is caught: what
          we gathered then differs from the copy)
     t1   our clock, when the copy is complete
@@ -49,10 +50,10 @@ class Guest:
     def __init__(self, sock: socket.socket, hello: dict[str, Any]) -> None:
         self.sock, self.hello, self.gone = sock, hello, False
 
-    def ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Send and wait for one answer (no fds)."""
+    def ask(self, message: dict[str, Any], timeout_s: float, fds: tuple[int, ...] = ()) -> dict[str, Any]:
+        """Send and wait for one answer (which carries no fds)."""
         self.sock.settimeout(timeout_s)
-        wire.send(self.sock, message)
+        wire.send(self.sock, message, fds)
         return wire.receive(self.sock)[0]
 
 
@@ -105,19 +106,20 @@ class Bracket:
     ) -> Sample:
         n = order["n"]
         probes = [torch.tensor(_secret_indices(s.numel()), device=self.device) for s in slots]
-        fds = (source.share(writable=False), target.share(writable=True))
-        if guest.ask(order, timeout_s) != {"ready": n}:
+        secret_input = source.share(writable=False)
+        if guest.ask(order, timeout_s, (target.share(writable=True),)) != {"ready": n}:
             raise wire.WireError("not ready")
         self._settle()
         deadline = time.monotonic() + timeout_s
         t0 = time.perf_counter_ns()
-        wire.send(guest.sock, {"go": n}, fds)
-        answer, _ = wire.receive(guest.sock, spin_until=deadline if self.spin else None)
+        wire.send(guest.sock, {"go": n}, (secret_input,))
+        raw, _ = wire.receive_raw(guest.sock, spin_until=deadline if self.spin else None)
         gathered = [s.reshape(-1)[p] for s, p in zip(slots, probes, strict=True)]
-        self._settle()
+        self._looked()
         snapshots = [s.clone() for s in slots]
         self._settle()
         t1 = time.perf_counter_ns()
+        answer = wire.decode(raw)
         if "error" in answer:
             why = "shape" if answer["error"] == "shape" else "guest-error"
             return Sample(n, t1 - t0, why, None, str(answer.get("detail", ""))[:2000])
@@ -176,6 +178,9 @@ class Bracket:
             made = self.task.expected(case, inputs)
             self._decoys[key] = [v.to(blocks.DTYPES[s["dtype"]]) for v, s in zip(made.values, made.specs, strict=True)]
         return self._decoys[key]
+
+    def _looked(self) -> None:
+        """The secret elements are gathered (on a GPU: in stream order before the copy). A seam for the test of the worst case."""
 
     def _settle(self) -> None:
         if self.device == "cuda":

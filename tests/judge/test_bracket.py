@@ -39,8 +39,8 @@ def play(judge, behave, calls=1, timeout_s=5.0):
     def run():
         try:
             for _ in range(calls):
-                order, _ = wire.receive(theirs)
-                behave(theirs, order)
+                order, fds = wire.receive(theirs, max_fds=1)
+                behave(theirs, {**order, "fd": fds[0]})
         finally:
             theirs.close()
     thread = threading.Thread(target=run, daemon=True)
@@ -51,9 +51,9 @@ def play(judge, behave, calls=1, timeout_s=5.0):
 
 def open_(sock, order):
     wire.send(sock, {"ready": order["n"]})
-    _, fds = wire.receive(sock, max_fds=2)
+    _, fds = wire.receive(sock, max_fds=1)
     given = blocks.adopt("cpu", fds[0], order["in_bytes"], writable=False)
-    slot = blocks.adopt("cpu", fds[1], order["out_bytes"], writable=True)
+    slot = blocks.adopt("cpu", order["fd"], order["out_bytes"], writable=True)
     return given, slot, blocks.views(given.base, order["inputs"])[0], blocks.views(slot.base, order["outputs"])[0]
 
 def honest(sock, order):
@@ -79,15 +79,13 @@ def test_a_guest_that_says_done_and_finishes_between_our_look_and_our_copy_is_ca
     found = guestenv.run(
         SETUP
         + """
-said, looked, written = threading.Event(), threading.Event(), threading.Event()
+looked, written = threading.Event(), threading.Event()
 class Paused(Bracket):
-    def _settle(self):  # called before t0, between look and copy, and after the copy
-        if said.is_set() and not written.is_set():
-            looked.set()
-            written.wait(5)
+    def _looked(self):
+        looked.set()
+        written.wait(5)
 def early(sock, order):
     _, _, x, y = open_(sock, order)
-    said.set()
     wire.send(sock, {"done": order["n"]})
     looked.wait(5)
     y.copy_(2 * x)
@@ -130,11 +128,11 @@ def not_ready(sock, order):
     wire.send(sock, {"ready": order["n"] + 1})
 def raises(sock, order):
     wire.send(sock, {"ready": order["n"]})
-    wire.receive(sock, max_fds=2)
+    wire.receive(sock, max_fds=1)
     wire.send(sock, {"error": "raised", "n": order["n"], "detail": "ValueError: no"})
 def misshapen(sock, order):
     wire.send(sock, {"ready": order["n"]})
-    wire.receive(sock, max_fds=2)
+    wire.receive(sock, max_fds=1)
     wire.send(sock, {"error": "shape", "n": order["n"], "detail": "returned nothing"})
 for behave in (never_written, wrong, done_before_go, dies, silent, garbage, brags, not_ready, raises, misshapen):
     out[behave.__name__] = play(bracket(), behave, timeout_s=1.0)[0].why
@@ -168,7 +166,7 @@ def late(sock, order):
 judge = bracket()
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 guest = Guest(ours, {})
-threading.Thread(target=lambda: late(theirs, wire.receive(theirs)[0]), daemon=True).start()
+threading.Thread(target=lambda: late(theirs, wire.receive(theirs, max_fds=1)[0]), daemon=True).start()
 print(json.dumps([judge.call(guest, "main", "", 0.3).why, judge.call(guest, "main", "", 0.3).why]))
 """
     )
