@@ -159,7 +159,7 @@ import array as _array, mmap as _mmap, os as _os, socket as _socket, threading a
 _ahead = {}
 _one = _threading.Lock()  # the interpreter is not thread-safe
 def _compute_ahead(raw, x, weight):
-    """Both inputs lie in one block, each at a multiple of 256 bytes."""
+    # both inputs lie in one block, each at a multiple of 256 bytes
     nbytes = x.numel() * x.element_size()
     at = -(-nbytes // 256) * 256
     new_x = torch.frombuffer(bytearray(raw[:nbytes]), dtype=x.dtype).view(x.shape)
