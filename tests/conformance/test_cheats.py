@@ -7,8 +7,6 @@ judge that rejects everything would pass the rest).
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,48 +16,21 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import cheats
+import program
 
 from ops import registry
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-ASSAY = (sys.executable, "-m", "runner.cli")
-ORDER = [*cheats.CHEATS, "honest-twin", "honest-faster"]
 SOURCES = {**cheats.CHEATS, "honest-twin": cheats.HONEST_TWIN, "honest-faster": cheats.FASTER}
 
 pytestmark = pytest.mark.conformance
 
 
-def assay(*arguments: str) -> dict[str, Any]:
-    """stdout of the program, parsed."""
-    done = subprocess.run([*ASSAY, *arguments], capture_output=True, text=True, cwd=ROOT, timeout=1500)
-    assert done.stdout, done.stderr[-3000:]
-    return json.loads(done.stdout)
-
-
 @pytest.fixture(scope="module", params=["docker", "bwrap"])
-def engine(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def episode(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
-    """Candidate name -> what the log says of it; "" -> the episode's result."""
-    folder = tmp_path_factory.mktemp(engine)
-    bundle, mock, home = folder / "bundle", folder / "mock", folder / "home"
-    bundle.mkdir()
-    mock.mkdir()
-    for name, raw in registry.get("rmsnorm").bundle(cheats.SHAPE, "fp32", "cpu").items():
-        (bundle / name).write_bytes(raw)
-    for index, name in enumerate(ORDER):
-        (mock / f"{index:02d}-{name}.py").write_text(SOURCES[name])
-    result = assay(
-        *("run", str(bundle), "--provider", "mock", "--mock-dir", str(mock), "--home", str(home), "--device", "cpu"),
-        *("--engine", engine, "--max-candidates", str(len(ORDER)), "--max-pairs", "4", "--blocks", "4"),
-    )
-    shown = assay("show", result["episode"], "--json", "--home", str(home))
-    replayed = assay("replay", result["episode"], "--json", "--home", str(home))
-    by_id = {candidate["candidate"]: candidate for candidate in shown["candidates"]}
-    return {"": result, "replay": replayed, **{name: by_id[f"c{i:03d}"] for i, name in enumerate(ORDER, 1)}}
+def episode(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    """See `program.episode`."""
+    bundle = registry.get("rmsnorm").bundle(cheats.SHAPE, "fp32", "cpu")
+    folder = tmp_path_factory.mktemp(request.param)
+    return program.episode(folder, bundle, SOURCES, request.param, "--max-pairs", "4", "--max-cv", "0.5")
 
 
 @pytest.mark.parametrize("name", cheats.CHEATS)
