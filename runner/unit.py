@@ -358,9 +358,16 @@ class _Unit:
         )
 
     def _failed(self, arm: str) -> bool:
-        """Wrong where it counts. A wrong unprotected case only drops out of the comparison, so the unit goes on."""
-        protected = self.bundle.protected
-        return any(why for s in self.series if s.arm == arm for why in s.why if s.case in protected or why in LOST)
+        """Wrong where it counts. A wrong unprotected case only drops out of the comparison; and hidden families judge the newcomer,
+        not the arm that it is compared with (a baseline may overflow where a better kernel does not)."""
+        newcomer = self.plan.arms[-1].name
+        return any(
+            why
+            for s in self.series
+            if s.arm == arm
+            for why in s.why
+            if why in LOST or (s.case in self.bundle.protected and (arm == newcomer or not s.family))
+        )
 
     # ending ---------------------------------------------------------------------------------------------------------
 
