@@ -51,7 +51,7 @@ class Machine:
 
 def machine(wanted: Wanted, home: Path) -> Machine:
     """Find engine, image and device. Raises SandboxUnavailable, ImageFault or Unavailable, each with the way on."""
-    from runner.unit import SandboxLab
+    from runner.sandboxlab import SandboxLab
 
     gpu = host.gpu(wanted.device)
     sandbox = find(wanted.engine)  # type: ignore[arg-type]

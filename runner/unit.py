@@ -1,6 +1,6 @@
 """One measurement unit with real containers: a judge, one fresh guest per arm, interleaved blocks, then nothing left.
 
-The order of a unit is the argument for its honesty, so it reads as one list (`_Unit.run`): blank guests start, the baseline is
+The order of a unit is the argument for its honesty, so it reads as one list (`Unit.run`): blank guests start, the baseline is
 measured alone while the newcomer's source does not exist inside any container, then the source is released, checked, timed in
 randomised blocks with every other arm frozen, destroyed, and the baseline is measured alone again.
 """
@@ -20,101 +20,19 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.facts import Pair, Series
-from images.api import Image
 from ops import wire
 from runner import devices
 from runner.bundle import Bundle, check_intact, project, write
-from runner.lab import Built, PairPlan
-from sandbox.api import Job, Limits, Mount, Outcome, Running, Sandbox, SandboxFault
+from runner.jobs import JUDGE_UID, Jobs
+from runner.lab import PairPlan
+from sandbox.api import Job, Running, Sandbox, SandboxFault
 
-ROOT = Path(__file__).resolve().parent.parent
-JUDGE_UID = 65533
-GUEST_UID = 65534
 START_S = 120.0
 """A container has this long to import torch and connect."""
 LOAD_S = 60.0
-BUILD_S = 60.0
 LOST = ("guest-died", "timeout", "protocol", "not-frozen")
 """After one of these the guest is never asked again."""
 SEEN_DEAD_S = 3.0
-UNIT_S = 900.0
-"""No container of a unit outlives this, whatever happens to us."""
-COMMON_ENV = {
-    "LANG": "C.UTF-8",
-    "HOME": "/tmp",
-    "TMPDIR": "/tmp",
-    "TRITON_CACHE_DIR": "/tmp/triton",
-    "XDG_CACHE_HOME": "/tmp/cache",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "PYTHONDONTWRITEBYTECODE": "1",
-}
-
-
-@dataclass
-class SandboxLab:
-    """`runner.lab.Lab` over one sandbox engine and one device."""
-
-    sandbox: Sandbox
-    image: Image
-    device: str
-    """`cpu` (Triton's interpreter) or `cuda`."""
-    gpu: str | None = None
-    memory_bytes: int = 4 << 30
-    wall_s: float = UNIT_S
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "image": {"name": self.image.name, "digest": self.image.digest, "manifest": dict(self.image.manifest)},
-            "sandbox": self.sandbox.describe(),
-            "device": self.device,
-            "gpu": next((g for g in devices.gpus() if g["uuid"] == self.gpu), None) if self.gpu else None,
-        }
-
-    def build(self, bundle: Bundle, source: bytes, unit: str) -> Built:
-        """Import the source in a container without a GPU; see sandbox/guest/build.py for the claim."""
-        with _folder() as folder:
-            place = folder / "bundle"
-            project(bundle, place)
-            _release(source, place)
-            job = Job(
-                name=f"assay-{unit}-build",
-                role="build",
-                argv=("-I", "/shim/build.py", "/bundle/kernel.py", bundle.entry),
-                image=self.image,
-                env={**COMMON_ENV, "TRITON_INTERPRET": "1"} if self.device == "cpu" else COMMON_ENV,
-                mounts=(Mount(place, "/bundle"), _shim()),
-                limits=Limits(wall_s=BUILD_S, memory_bytes=self.memory_bytes, cpus=devices.cpu_split()[1]),
-                uid=GUEST_UID,
-            )
-            return _built(self.sandbox.run(job))
-
-    def pair(self, bundle: Bundle, plan: PairPlan) -> Pair:
-        with _folder() as folder, ExitStack() as stack:
-            return _Unit(self, bundle, plan, folder, stack).run()
-
-
-def _built(outcome: Outcome) -> Built:
-    """From what was seen outside first; the claim only where the container ended by itself."""
-    evidence = dict(outcome.evidence())
-    log = (outcome.stdout.text() + outcome.stderr.text()).encode()
-    seen = {"timeout": "build-timeout", "oom": "build-oom", "output-limit": "output-limit"}.get(outcome.status)
-    if seen:
-        return Built(False, seen, f"build container: {outcome.status}", {}, evidence, log)
-    lines = (outcome.stdout.tail or outcome.stdout.head).strip().splitlines()
-    try:
-        claim = wire.decode(lines[-1]) if lines else {}
-    except wire.WireError:
-        claim = {}
-    if outcome.status == "exited" and outcome.exit_code == 0 and claim.get("ok") is True:
-        return Built(True, "", "", claim, evidence, log)
-    reason = claim.get("reason")
-    reason = reason if reason in ("syntax", "no-entry") else "build-error"
-    detail = str(
-        claim.get("detail") or f"build container: {outcome.status} {outcome.exit_code or outcome.signal or ''}"
-    )
-    return Built(False, reason, detail[:2000], claim, evidence, log)
 
 
 class GuestFailed(Exception):
@@ -122,10 +40,11 @@ class GuestFailed(Exception):
 
 
 @dataclass
-class _Unit:
+class Unit:
     """State of one unit while it runs."""
 
-    lab: SandboxLab
+    sandbox: Sandbox
+    jobs: Jobs
     bundle: Bundle
     plan: PairPlan
     folder: Path
@@ -175,7 +94,7 @@ class _Unit:
 
     def _start(self) -> None:
         """Judge and blank guests, side by side: importing torch takes seconds."""
-        lab, folder = self.lab, self.folder
+        folder = self.folder
         write(self.bundle, folder / "task")
         (folder / "control").mkdir(mode=0o755)
         os.chown(folder / "control", JUDGE_UID, JUDGE_UID)
@@ -185,57 +104,17 @@ class _Unit:
         os.chmod(folder / "control" / "c", 0o666)
         self.door.listen(1)
         (folder / "links").mkdir(mode=0o755)
-        judge_cpus, guest_cpus = devices.cpu_split()
-        mounts = [
-            Mount(ROOT / "ops", "/judge/ops"),
-            Mount(folder / "task", "/task"),
-            Mount(folder / "control", "/control"),
-            Mount(folder / "links", "/links", writable=True),
-        ]
         for arm in self.plan.arms:
-            link, place = folder / "links" / arm.name, folder / "arms" / arm.name
+            link = folder / "links" / arm.name
             link.mkdir(mode=0o755)
             os.chown(link, JUDGE_UID, JUDGE_UID)
-            project(self.bundle, place)
-        self._launch(
-            "judge",
-            Job(
-                name=f"assay-{self.plan.unit}-judge",
-                role="judge",
-                argv=("-I", "/judge/ops/judge/main.py", "/control/c", "/links", "/task", lab.device),
-                image=lab.image,
-                env=COMMON_ENV,
-                mounts=tuple(mounts),
-                # file_bytes also caps a memfd, and the judge makes every tensor of a call
-                limits=Limits(
-                    lab.wall_s, memory_bytes=2 * lab.memory_bytes, file_bytes=lab.memory_bytes, cpus=judge_cpus
-                ),
-                uid=JUDGE_UID,
-                gpu=lab.gpu,
-            ),
-        )
+            project(self.bundle, folder / "arms" / arm.name)
+        self._launch("judge", self.jobs.judge(self.plan.unit, folder))
         for arm in self.plan.arms:
-            self._launch(
-                arm.name,
-                Job(
-                    name=f"assay-{self.plan.unit}-{arm.name}",
-                    role="guest",
-                    argv=("-I", "/shim/main.py", lab.device),
-                    image=lab.image,
-                    env={**COMMON_ENV, "TRITON_INTERPRET": "1"} if lab.device == "cpu" else COMMON_ENV,
-                    mounts=(
-                        Mount(folder / "links" / arm.name, "/link"),
-                        Mount(folder / "arms" / arm.name, "/bundle"),
-                        _shim(),
-                    ),
-                    limits=Limits(lab.wall_s, memory_bytes=lab.memory_bytes, cpus=guest_cpus),
-                    uid=GUEST_UID,
-                    gpu=lab.gpu,
-                ),
-            )
+            self._launch(arm.name, self.jobs.guest(self.plan.unit, arm.name, folder))
 
     def _launch(self, name: str, job: Job) -> None:
-        self.running[name] = self.stack.enter_context(self.lab.sandbox.start(job))
+        self.running[name] = self.stack.enter_context(self.sandbox.start(job))
 
     def _open(self) -> None:
         self.door.settimeout(0.2)
@@ -250,7 +129,7 @@ class _Unit:
                     raise SandboxFault("the judge did not connect in time") from None
         self.stack.callback(self.control.close)
         arms = [arm.name for arm in self.plan.arms]
-        opened = self._ask({"op": "open", "arms": arms, "spin": self.lab.device == "cuda"}, START_S)
+        opened = self._ask({"op": "open", "arms": arms, "spin": self.jobs.device == "cuda"}, START_S)
         self.families = opened["families"]
         self.claims["judge"] = {k: opened[k] for k in ("python", "torch")}
 
@@ -272,7 +151,7 @@ class _Unit:
     def _admit(self, arm: str) -> None:
         """Release the arm's source, load it, verify it on every case and hidden family."""
         source = next(a.source for a in self.plan.arms if a.name == arm)
-        _release(source, self.folder / "arms" / arm)
+        release(source, self.folder / "arms" / arm)
         with self._awake(arm):
             order = {"op": "load", "arm": arm, "entry": self.bundle.entry, "timeout_s": LOAD_S}
             answer = self._ask(order, LOAD_S + 5)
@@ -311,7 +190,7 @@ class _Unit:
                         self._series(arm, case, block, self.plan.calls)
                 if self._failed(arm):
                     raise GuestFailed
-            self.states.append({"block": block, **devices.state(self.lab.gpu)})
+            self.states.append({"block": block, **devices.state(self.jobs.gpu)})
 
     @contextmanager
     def _awake(self, arm: str) -> Iterator[None]:
@@ -415,11 +294,7 @@ class _Unit:
             raise SandboxFault(f"the judge ended ({ended.status} {ended.exit_code}): {ended.stderr.text()[-1500:]}")
 
 
-def _shim() -> Mount:
-    return Mount(ROOT / "sandbox" / "guest", "/shim")
-
-
-def _release(source: bytes, place: Path) -> None:
+def release(source: bytes, place: Path) -> None:
     """Put the source where the guest's read-only mount shows it. Written beside, then renamed: never seen half."""
     fd, name = tempfile.mkstemp(dir=place.parent)
     with os.fdopen(fd, "wb") as file:
@@ -429,7 +304,7 @@ def _release(source: bytes, place: Path) -> None:
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def workspace() -> Iterator[Path]:
     """A short path (a Unix socket's name is at most 107 bytes), readable by the containers' uids, gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix=f"assay-{os.getpid()}-"))
     os.chmod(folder, 0o711)

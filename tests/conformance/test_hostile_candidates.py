@@ -24,7 +24,7 @@ from ops.decide.reasons import of_call
 from runner import bundle as bundles
 from runner.bundle import Bundle
 from runner.lab import Arm, PairPlan
-from runner.unit import SandboxLab
+from runner.sandboxlab import SandboxLab
 from sandbox.find import find
 
 pytestmark = pytest.mark.conformance

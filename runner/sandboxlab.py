@@ -1,0 +1,76 @@
+"""`runner.lab.Lab` with real containers: one sandbox engine, one image, one device."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from eventstore.facts import Pair
+from images.api import Image
+from ops import wire
+from runner import devices
+from runner.bundle import Bundle, project
+from runner.jobs import UNIT_S, Jobs
+from runner.lab import Built, PairPlan
+from runner.unit import Unit, release, workspace
+from sandbox.api import Outcome, Sandbox
+
+
+@dataclass(frozen=True)
+class SandboxLab:
+    """Builds and measures in containers of `sandbox`."""
+
+    sandbox: Sandbox
+    image: Image
+    device: str
+    """`cpu` (Triton's interpreter) or `cuda`."""
+    gpu: str | None = None
+    memory_bytes: int = 4 << 30
+    wall_s: float = UNIT_S
+
+    @property
+    def jobs(self) -> Jobs:
+        return Jobs(self.image, self.device, self.gpu, self.memory_bytes, self.wall_s)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "image": {"name": self.image.name, "digest": self.image.digest, "manifest": dict(self.image.manifest)},
+            "sandbox": self.sandbox.describe(),
+            "device": self.device,
+            "gpu": next((g for g in devices.gpus() if g["uuid"] == self.gpu), None) if self.gpu else None,
+        }
+
+    def build(self, bundle: Bundle, source: bytes, unit: str) -> Built:
+        """Import the source in a container without a GPU; see sandbox/guest/build.py for the claim."""
+        with workspace() as folder:
+            place = folder / "bundle"
+            project(bundle, place)
+            release(source, place)
+            return _built(self.sandbox.run(self.jobs.build(unit, place, bundle.entry)))
+
+    def pair(self, bundle: Bundle, plan: PairPlan) -> Pair:
+        with workspace() as folder, ExitStack() as stack:
+            return Unit(self.sandbox, self.jobs, bundle, plan, folder, stack).run()
+
+
+def _built(outcome: Outcome) -> Built:
+    """From what was seen outside first; the claim only where the container ended by itself."""
+    evidence = dict(outcome.evidence())
+    log = (outcome.stdout.text() + outcome.stderr.text()).encode()
+    seen = {"timeout": "build-timeout", "oom": "build-oom", "output-limit": "output-limit"}.get(outcome.status)
+    if seen:
+        return Built(False, seen, f"build container: {outcome.status}", {}, evidence, log)
+    lines = (outcome.stdout.tail or outcome.stdout.head).strip().splitlines()
+    try:
+        claim = wire.decode(lines[-1]) if lines else {}
+    except wire.WireError:
+        claim = {}
+    if outcome.status == "exited" and outcome.exit_code == 0 and claim.get("ok") is True:
+        return Built(True, "", "", claim, evidence, log)
+    reason = claim.get("reason")
+    reason = reason if reason in ("syntax", "no-entry") else "build-error"
+    detail = str(
+        claim.get("detail") or f"build container: {outcome.status} {outcome.exit_code or outcome.signal or ''}"
+    )
+    return Built(False, reason, detail[:2000], claim, evidence, log)
