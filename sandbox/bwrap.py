@@ -23,7 +23,7 @@ from sandbox.cgroups import Counters, Group
 from sandbox.supervise import Ending, Supervised
 
 GROUP = "assay."
-"""Name prefix of our cgroups: `assay.<pid>.<start time>.<job>`, so that a reaper knows whether somebody owns them."""
+"""Prefix of our cgroups, `assay.<pid namespace>.<pid>.<start time>.<job>`: a reaper knows whether somebody owns them."""
 GONE_S = 10.0
 
 
@@ -66,9 +66,9 @@ class BwrapSandbox:
         """Remove what a killed runner left: its cgroups (its processes died with it). The names of what was removed."""
         reaped = []
         for name, group in cgroups.named(GROUP):
-            _, pid, started, _ = name.split(".", 3)
+            _, space, pid, started, _ = name.split(".", 4)
             boot = host.owner(os.getpid()).split(":")[0]
-            if not host.alive(f"{boot}:{pid}:{started}"):
+            if not host.alive(f"{boot}:{space}:{pid}:{started}"):
                 group.remove()
                 reaped.append(name)
         return reaped
@@ -96,8 +96,8 @@ class BwrapHandle:
         self.sources: Mapping[int, Callable[[bytes], None]] = {}
 
     def launch(self, stdout: Capture, stderr: Capture) -> int:
-        _, pid, started = host.owner(os.getpid()).split(":")
-        self.group = Group.create(f"{GROUP}{pid}.{started}.{self._job.name}", self._job.limits)
+        _, space, pid, started = host.owner(os.getpid()).split(":")
+        self.group = Group.create(f"{GROUP}{space}.{pid}.{started}.{self._job.name}", self._job.limits)
         reads, writes = zip(*(os.pipe2(os.O_CLOEXEC) for _ in range(3)), strict=True)
         program = seccomp.program_fd()
         self._open += reads

@@ -33,19 +33,29 @@ def current(limits_of: int | None = None) -> Host:
 
 
 def owner(pid: int) -> str:
-    """`boot id:pid:start time`: names one process for ever. Empty when there is none with this pid."""
+    """`boot id:pid namespace:pid:start time`: names one process for ever. Empty when there is none with this pid."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
         return ""
-    return f"{boot}:{pid}:{started}"
+    return f"{boot}:{_pid_namespace()}:{pid}:{started}"
 
 
 def alive(who: str) -> bool:
-    """Whether the process that `owner` named is still there."""
+    """Whether the process that `owner` named is still there. One of another pid namespace counts as alive: its number means
+    nothing here, while its cgroups and containers are in plain sight, and whoever reaped them would kill a stranger's run."""
     parts = who.split(":")
-    return len(parts) == 3 and parts[1].isdigit() and owner(int(parts[1])) == who
+    if len(parts) != 4 or not parts[2].isdigit():
+        return False
+    mine = owner(os.getpid()).split(":")
+    if parts[0] == mine[0] and parts[1] != mine[1]:
+        return True
+    return owner(int(parts[2])) == who
+
+
+def _pid_namespace() -> str:
+    return str(os.stat("/proc/self/ns/pid").st_ino)
 
 
 def bwrap_path() -> str | None:

@@ -70,11 +70,11 @@ def leftovers() -> dict[str, list[str]]:
             containers = [c["Names"][0] for c in api.containers(all=True, filters={"label": f"{OWNER}={me}"})]
     except SandboxUnavailable:
         pass  # then no container of ours can exist
-    _, pid, started = me.split(":")
+    _, space, pid, started = me.split(":")
     found = subprocess.run(["pgrep", "-f", MARK], capture_output=True, text=True)
     return {
         "containers": containers,
-        "cgroups": [name for name, _ in cgroups.named(f"{GROUP}{pid}.{started}.")],
+        "cgroups": [name for name, _ in cgroups.named(f"{GROUP}{space}.{pid}.{started}.")],
         "mounts": [line for line in Path("/proc/self/mounts").read_text().splitlines() if MARK in line],
         "processes": found.stdout.split(),
     }
