@@ -159,7 +159,7 @@ def _check_limits(job: Job) -> None:
 
 def _check_source(source: str) -> None:
     path = _plain(source, "mount source")
-    if len(path.parts) < 3 or _within(path, CLOSED_TREES) or path.name.endswith(".sock"):
+    if len(path.parts) < 3 or _within(path, CLOSED_TREES) or any(part.endswith(".sock") for part in path.parts):
         raise JobRefused(f"mount source {source} is never shown to a container")
 
 
