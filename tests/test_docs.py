@@ -101,3 +101,15 @@ def test_the_example_proposer_answers_with_a_candidate(proposal: int, same_as_th
 def test_the_readme_lists_exactly_the_exit_codes_that_there_are() -> None:
     paragraph = (ROOT / "README.md").read_text().partition("**Exit codes**:")[2].partition("`ambiguous`")[0]
     assert sorted(map(int, re.findall(r"\b\d+\b", paragraph))) == sorted(exits.MEANING)
+
+
+def test_the_readme_shows_a_real_run() -> None:
+    shown = (ROOT / "README.md").read_text().partition("    [setup]")[2].partition("\nEach candidate")[0]
+    printed = [line.rstrip() for line in (ROOT / "docs/evidence/clean-root-demo.txt").read_text().splitlines()]
+    lines = [line.removeprefix("    ") for line in ("    [setup]" + shown).splitlines()]
+    invented = [
+        line
+        for line in lines
+        if line != "[...]" and not any(p == line or (line.endswith("…") and p.startswith(line[:-1])) for p in printed)
+    ]
+    assert (len(lines) > 20, invented) == (True, [])
