@@ -1,7 +1,7 @@
 """The small interface behind which candidates are built and measured: values in, values out, no log, no global state.
 
-`SandboxLab` (runner/sandboxlab.py) implements it with real containers. A measurement unit (judge + guests on one device) is addressed
-only through `Lab`, so that units can later run elsewhere while the driver stays the only writer of the log.
+`SandboxLab` (runner/sandboxlab.py) implements it with real containers. A measurement unit (judge + guests on one device) is
+addressed only through `Lab`, so that units can later run elsewhere while the driver stays the only writer of the log.
 """
 
 from __future__ import annotations
