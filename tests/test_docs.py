@@ -113,3 +113,10 @@ def test_the_readme_shows_a_real_run() -> None:
         if line != "[...]" and not any(p == line or (line.endswith("…") and p.startswith(line[:-1])) for p in printed)
     ]
     assert (len(lines) > 20, invented) == (True, [])
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_files_that_a_page_names_exist(page: Path) -> None:
+    tops = "eventstore|images|ops|replay|runner|sandbox|scripts|tests|docs"
+    named = re.findall(rf"`((?:{tops})/[\w./-]*[\w/])`", page.read_text())
+    assert [name for name in named if not (ROOT / name).exists()] == []
