@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from statistics import median
 
@@ -18,6 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import cheats
 
 from eventstore.facts import Pair
+from images.api import ImageFault
+from images.engine import connect
 from images.host import host_image
 from ops import registry
 from ops.decide.reasons import of_call
@@ -216,8 +218,12 @@ def left_behind(unit: str) -> list[str]:
             except OSError:
                 continue
             found += [f"process {entry.name}"] if unit in groups else []
-    listed = subprocess.run(["docker", "ps", "-aq", "--filter", f"name={unit}"], capture_output=True, text=True)
-    return found + [f"container {line}" for line in listed.stdout.split()]
+    try:
+        with closing(connect()) as api:
+            found += [f"container {c['Names'][0]}" for c in api.containers(all=True, filters={"name": unit})]
+    except ImageFault:
+        pass  # then no container can exist
+    return found
 
 
 @pytest.mark.parametrize("name", EXPECTED)
