@@ -56,7 +56,9 @@ class HostBlock:
     def __init__(self, fd: int, size: int, writable: bool) -> None:
         self.fd = fd
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        self.base = torch.frombuffer(mmap.mmap(fd, size, mmap.MAP_SHARED, protection), dtype=torch.uint8)
+        # populated at once: a fault per page inside a call would be a tax that only some arms know how to avoid
+        mapping = mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE, protection)
+        self.base = torch.frombuffer(mapping, dtype=torch.uint8)
 
     @classmethod
     def create(cls, size: int) -> HostBlock:

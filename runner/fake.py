@@ -22,8 +22,9 @@ from runner.bundle import Bundle, Case
 from runner.lab import Arm, Built, PairPlan
 from sandbox.api import SandboxFault
 
-BEHAVIOURS = ("wrong", "crash", "build-error", "unstable", "regress", "wrong-later", "wrong-hidden")
+BEHAVIOURS = ("wrong", "crash", "build-error", "unstable", "regress", "wrong-later", "wrong-hidden", "wrong-final")
 """`wrong`, `crash`: from the first call. `wrong-later`: in the timed blocks. `wrong-hidden`: on hidden families only.
+`wrong-final`: in the revalidation only.
 `unstable`: times all over the place. `regress`: slow on the last case."""
 
 _US = re.compile(rb"#\s*fake-us:\s*([0-9.]+)")
@@ -87,7 +88,7 @@ def _series(bundle: Bundle, plan: PairPlan) -> Iterator[Series]:
 
 
 def _one(unit: str, arm: Arm, case: Case, block: int, calls: int, *, family: str = "") -> Series:
-    why = _why(arm.source, block, family)
+    why = _why(arm.source, unit, block, family)
     slow = 3.0 if _behaviour(arm.source) == "regress" and not case.protected else 1.0
     spread = 0.6 if _behaviour(arm.source) == "unstable" else _NOISE
     typical = 1000 * _us(arm.source) * slow * (1.0 + _NOISE * _noise(unit, arm.name))
@@ -97,13 +98,14 @@ def _one(unit: str, arm: Arm, case: Case, block: int, calls: int, *, family: str
     return Series(arm=arm.name, case=case.case_id, block=block, ns=ns, why=(why,) * calls, worst=worst, family=family)
 
 
-def _why(source: bytes, block: int, family: str) -> str:
+def _why(source: bytes, unit: str, block: int, family: str) -> str:
     behaviour = _behaviour(source)
     if behaviour == "crash":
         return "guest-died"
     late = behaviour == "wrong-later" and block >= 0
     hidden = behaviour == "wrong-hidden" and bool(family)
-    return "wrong" if behaviour == "wrong" or late or hidden else ""
+    final = behaviour == "wrong-final" and re.search(r"-f[0-9]+-v", unit) is not None
+    return "wrong" if behaviour == "wrong" or late or hidden or final else ""
 
 
 def _us(source: bytes) -> float:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 JUDGE_UID = 65533
 GUEST_UID = 65534
 BUILD_S = 60.0
-UNIT_S = 900.0
+UNIT_S = 1800.0
 """No container of a unit outlives this, whatever happens to us."""
 ENV = {
     "LANG": "C.UTF-8",

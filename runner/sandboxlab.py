@@ -67,7 +67,10 @@ def _built(outcome: Outcome) -> Built:
     except wire.WireError:
         claim = {}
     if outcome.status == "exited" and outcome.exit_code == 0 and claim.get("ok") is True:
-        return Built(True, "", "", claim, evidence, log)
+        jit = claim.get("jit")
+        names = [wire.clean(name, 100) for name in jit[:64]] if isinstance(jit, list) else []
+        return Built(True, "", "", {"ok": True, "jit": names}, evidence, log)
+    claim = {key: wire.clean(claim[key]) for key in ("reason", "detail") if key in claim}
     reason = claim.get("reason")
     reason = reason if reason in ("syntax", "no-entry") else "build-error"
     detail = str(

@@ -72,7 +72,8 @@ def measure(ctx: Context, state: State) -> list[Fact]:
     """One fresh pair beside the baseline and the incumbent. The first also says how many outputs were right."""
     candidate = _current(state)
     index = len(candidate.pairs)
-    pair = ctx.lab.pair(ctx.bundle, _plan(ctx, state, f"{candidate.id}-p{index}", _arms(ctx, state, candidate)))
+    plan = _plan(ctx, state, f"{candidate.id}-p{index}", _arms(ctx, state, candidate), ctx.settings.families)
+    pair = ctx.lab.pair(ctx.bundle, plan)
     measured = facts.CandidateMeasured(candidate=candidate.id, index=index, incumbent=state.incumbent, pair=pair)
     return [_verified(candidate.id, pair), measured] if index == 0 else [measured]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import shutil
 import socket
 import tempfile
@@ -30,7 +31,11 @@ from sandbox.api import Job, Running, Sandbox, SandboxFault
 START_S = 120.0
 """A container has this long to import torch and connect."""
 LOAD_S = 60.0
-LOST = ("guest-died", "timeout", "protocol", "not-frozen")
+NEWCOMER_S = 400.0
+"""An arm other than the baseline may use the judge for so long in one unit: no candidate outlives the unit's own limit."""
+EXTRA_VERIFY = 3
+"""Up to so many verification calls more, at random: their number tells a guest nothing."""
+LOST = ("guest-died", "timeout", "protocol", "not-frozen", "starved")
 """After one of these the guest is never asked again."""
 SEEN_DEAD_S = 3.0
 
@@ -54,6 +59,15 @@ class Unit:
     claims: dict[str, dict[str, Any]] = field(default_factory=dict)
     outcomes: dict[str, dict[str, Any]] = field(default_factory=dict)
     states: list[dict[str, Any]] = field(default_factory=list)
+    out: set[str] = field(default_factory=set)
+    """Incumbents that failed in this unit: destroyed, and left out from then on."""
+    spent: dict[str, float] = field(default_factory=dict)
+    decks: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """Arm and case -> hidden families still to come, shuffled; all of them come before any comes again."""
+
+    def __post_init__(self) -> None:
+        # a guest sees the host's path of its mounts: it must not read there which role it plays
+        self.alias = {arm.name: secrets.token_hex(4) for arm in self.plan.arms}
 
     def run(self) -> Pair:
         plan, newcomer = self.plan, self.plan.arms[-1].name
@@ -86,7 +100,7 @@ class Unit:
             secret=closed["secret"],
             claims=self.claims,
             outcomes=self.outcomes,
-            device={"states": self.states},
+            device={"states": self.states, "tax_ns": self.tax_ns},
             bundle_intact=intact,
         )
 
@@ -105,13 +119,13 @@ class Unit:
         self.door.listen(1)
         (folder / "links").mkdir(mode=0o755)
         for arm in self.plan.arms:
-            link = folder / "links" / arm.name
+            link = folder / "links" / self.alias[arm.name]
             link.mkdir(mode=0o755)
             os.chown(link, JUDGE_UID, JUDGE_UID)
-            project(self.bundle, folder / "arms" / arm.name)
+            project(self.bundle, folder / "arms" / self.alias[arm.name])
         self._launch("judge", self.jobs.judge(self.plan.unit, folder))
         for arm in self.plan.arms:
-            self._launch(arm.name, self.jobs.guest(self.plan.unit, arm.name, folder))
+            self._launch(arm.name, self.jobs.guest(self.plan.unit, self.alias[arm.name], folder))
 
     def _launch(self, name: str, job: Job) -> None:
         self.running[name] = self.stack.enter_context(self.sandbox.start(job))
@@ -128,13 +142,18 @@ class Unit:
                 if time.monotonic() > deadline:
                     raise SandboxFault("the judge did not connect in time") from None
         self.stack.callback(self.control.close)
-        arms = [arm.name for arm in self.plan.arms]
+        arms = [self.alias[arm.name] for arm in self.plan.arms]
         opened = self._ask({"op": "open", "arms": arms, "spin": self.jobs.device == "cuda"}, START_S)
-        self.families = opened["families"]
+        wanted = self.plan.families
+        self.families = {
+            case: [name for name in names if "*" in wanted or name in wanted]
+            for case, names in opened["families"].items()
+        }
+        self.tax_ns = opened["tax_ns"]
         self.claims["judge"] = {k: opened[k] for k in ("python", "torch")}
 
     def _attach(self, arm: str) -> None:
-        answer = self._ask({"op": "attach", "arm": arm, "timeout_s": START_S}, START_S + 5)
+        answer = self._ask({"op": "attach", "arm": self.alias[arm], "timeout_s": START_S}, START_S + 5)
         if "hello" not in answer:
             # the candidate's source does not exist yet, so this is our failure, not its
             ended = self.running[arm].kill()
@@ -151,9 +170,9 @@ class Unit:
     def _admit(self, arm: str) -> None:
         """Release the arm's source, load it, verify it on every case and hidden family."""
         source = next(a.source for a in self.plan.arms if a.name == arm)
-        release(source, self.folder / "arms" / arm)
+        release(source, self.folder / "arms" / self.alias[arm])
         with self._awake(arm):
-            order = {"op": "load", "arm": arm, "entry": self.bundle.entry, "timeout_s": LOAD_S}
+            order = {"op": "load", "arm": self.alias[arm], "entry": self.bundle.entry, "timeout_s": LOAD_S}
             answer = self._ask(order, LOAD_S + 5)
             self.claims[arm]["load"] = answer.get("claim", {})
             if answer.get("claim") != {"ok": True}:
@@ -161,14 +180,19 @@ class Unit:
                     answer.get("guest_error", ""), "guest-error"
                 )
                 self._record(arm, self.bundle.cases[0].case_id, -1, [{"ns": 0, "why": why, "worst": None}])
-                raise GuestFailed
+                return self._give_up(arm)
             for case in self.bundle.cases:
-                self._series(arm, case.case_id, -1, self.plan.verify_calls)
-                for family in self.families[case.case_id]:
-                    if family in self.plan.families or "*" in self.plan.families:
-                        self._series(arm, case.case_id, -1, 1, family)
+                self._calls(arm, case.case_id, -1, self.plan.verify_calls + secrets.randbelow(EXTRA_VERIFY))
         if self._failed(arm):
+            self._give_up(arm)
+        return None
+
+    def _give_up(self, arm: str) -> None:
+        """An incumbent that fails forfeits and the unit goes on without it; without baseline or newcomer nothing is left to do."""
+        if arm in (self.plan.arms[0].name, self.plan.arms[-1].name):
             raise GuestFailed
+        self.out.add(arm)
+        self._destroy(arm)
 
     def _alone(self, block: int) -> None:
         baseline = self.plan.arms[0].name
@@ -180,16 +204,16 @@ class Unit:
         """Interleaved rounds; the order of arms and cases is random but re-derivable from the plan."""
         order = random.Random(self.plan.order_seed)
         for block in range(self.plan.blocks):
-            arms = [arm.name for arm in self.plan.arms]
+            arms = [arm.name for arm in self.plan.arms if arm.name not in self.out]
             cases = [case.case_id for case in self.bundle.cases]
             order.shuffle(arms)
             order.shuffle(cases)
             for arm in arms:
                 with self._awake(arm):
                     for case in cases:
-                        self._series(arm, case, block, self.plan.calls)
-                if self._failed(arm):
-                    raise GuestFailed
+                        self._calls(arm, case, block, self.plan.calls)
+                if self._failed(arm) and arm not in self.out:
+                    self._give_up(arm)
             self.states.append({"block": block, **devices.state(self.jobs.gpu)})
 
     @contextmanager
@@ -204,24 +228,59 @@ class Unit:
                 self._freeze(arm)
 
     def _freeze(self, arm: str) -> None:
-        """A newcomer that cannot be stopped (it forks as fast as the freezer works, say) has failed: nobody else can be timed
-        beside it. An established arm that cannot be stopped is our failure."""
+        """A candidate that cannot be stopped (it forks as fast as the freezer works, say) has failed: nobody else can be timed
+        beside it. A baseline, or a guest without a source, that cannot be stopped is our failure."""
         try:
             self.running[arm].freeze()
         except SandboxFault:
-            if arm != self.plan.arms[-1].name or "load" not in self.claims[arm]:
+            if arm == self.plan.arms[0].name or "load" not in self.claims[arm]:
                 raise
-            self._record(arm, self.bundle.cases[0].case_id, -1, [{"ns": 0, "why": "not-frozen", "worst": None}])
-            raise GuestFailed from None
+            self._blame(arm, "not-frozen")
+            self._give_up(arm)
+
+    def _blame(self, arm: str, why: str) -> None:
+        """A failure outside any call."""
+        self._record(arm, self.bundle.cases[0].case_id, -1, [{"ns": 0, "why": why, "worst": None}])
+
+    def _calls(self, arm: str, case: str, block: int, calls: int) -> None:
+        """So many calls on the task's own inputs, and at a random place among them one on a hidden family: neither count nor order
+        tells a guest which call is which."""
+        if not self.families[case]:
+            return self._series(arm, case, block, calls)
+        before = secrets.randbelow(calls + 1)
+        deck = self.decks.setdefault((arm, case), [])
+        if not deck:
+            deck.extend(self.families[case])
+            secrets.SystemRandom().shuffle(deck)
+        for count, family in ((before, ""), (1, deck.pop()), (calls - before, "")):
+            if count and not self._failed(arm):
+                self._series(arm, case, block, count, family)
+        return None
 
     def _series(self, arm: str, case: str, block: int, calls: int, family: str = "") -> None:
         timeout = self.plan.call_timeout_s
-        order = {"op": "series", "arm": arm, "case": case, "family": family, "calls": calls, "timeout_s": timeout}
-        answer = self._ask(order, calls * (2 * timeout + 30.0))
+        if self.spent.get(arm, 0.0) > NEWCOMER_S and arm != self.plan.arms[0].name:
+            return self._blame(arm, "timeout")
+        order = {"op": "series", "arm": self.alias[arm], "case": case, "family": family, "calls": calls}
+        started = time.monotonic()
+        answer = self._ask({**order, "timeout_s": timeout}, calls * (2 * timeout + 30.0))
+        self.spent[arm] = self.spent.get(arm, 0.0) + time.monotonic() - started
+        if "starved" in answer:
+            return self._starved(answer["starved"])
         self._record(arm, case, block, answer["samples"], family)
         wrong = [s for s in answer["samples"] if s["why"]]
         if wrong and wrong[0].get("detail"):
             self.claims[arm]["detail"] = wrong[0]["detail"]
+        return None
+
+    def _starved(self, detail: str) -> None:
+        """The judge could not get memory for a call. While a candidate lives it is the one who holds it; before, we are."""
+        newcomer = self.plan.arms[-1].name
+        if "load" not in self.claims[newcomer] or newcomer in self.outcomes:
+            raise SandboxFault(f"judge: {detail}")
+        self.claims[newcomer]["detail"] = detail
+        self._blame(newcomer, "starved")
+        raise GuestFailed
 
     def _record(self, arm: str, case: str, block: int, samples: list[dict[str, Any]], family: str = "") -> None:
         self.series.append(
@@ -264,7 +323,7 @@ class Unit:
     def _sources_intact(self) -> bool:
         """No guest changed what it was given (its folder is mounted read-only; this looks, it does not assume)."""
         for arm in self.plan.arms:
-            place = self.folder / "arms" / arm.name
+            place = self.folder / "arms" / self.alias[arm.name]
             kernel = place / "kernel.py"
             if kernel.exists() and kernel.read_bytes() != arm.source:
                 return False
@@ -306,13 +365,26 @@ def release(source: bytes, place: Path) -> None:
 @contextmanager
 def workspace() -> Iterator[Path]:
     """A short path (a Unix socket's name is at most 107 bytes), readable by the containers' uids, gone afterwards."""
+    _sweep()
     folder = Path(tempfile.mkdtemp(prefix=f"assay-{os.getpid()}-"))
     os.chmod(folder, 0o711)
     (folder / "arms").mkdir(mode=0o711)
     try:
         yield folder
     finally:
-        for path in folder.rglob("*"):
-            if path.is_dir() and not path.is_symlink():
-                os.chmod(path, 0o700)
-        shutil.rmtree(folder)
+        _remove(folder)
+
+
+def _sweep() -> None:
+    """Remove the workspaces of runners that were killed (named by their pids; none of ours is in use by a dead process)."""
+    for left in Path(tempfile.gettempdir()).glob("assay-*-*"):
+        pid = left.name.split("-")[1]
+        if pid.isdigit() and not Path("/proc", pid).exists() and (left / "arms").is_dir() and left.owner() == "root":
+            _remove(left)
+
+
+def _remove(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.is_dir() and not path.is_symlink():
+            os.chmod(path, 0o700)
+    shutil.rmtree(folder)

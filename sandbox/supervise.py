@@ -257,7 +257,7 @@ class Supervised:
             poll.register(fd, select.POLLIN)
         while sources and max(self._stdout.seen, self._stderr.seen) <= self._limits.output_bytes:
             if time.monotonic() > deadline:
-                raise SandboxFault(f"{self.name}: its output streams did not end with it")
+                return  # a write end was passed on to somebody who lives (the judge's queue, say); all of the job is dead
             for fd, _ in poll.poll(100):
                 if not self._read(fd, sources[fd]):
                     poll.unregister(fd)

@@ -23,6 +23,7 @@ CALL: Mapping[str, str] = MappingProxyType(
         "timeout": "the call did not end within its limit",
         "protocol": "the guest broke the wire protocol",
         "shape": "the output has the wrong number, shape or dtype",
+        "starved": "no memory was left for the judge while the guest lived",
         "not-frozen": "the guest's processes could not be stopped for another arm's turn",
     }
 )
@@ -97,7 +98,7 @@ EPISODE: Mapping[str, str] = MappingProxyType(
 REASONS: Mapping[str, str] = MappingProxyType({**EPISODE, **CANDIDATE})
 """Every code that may stand as a `reason` in the log."""
 
-_OF_CALL = {"guest-error": "crashed", "guest-died": "crashed", "timeout": "call-timeout"}
+_OF_CALL = {"starved": "out-of-memory", "guest-error": "crashed", "guest-died": "crashed", "timeout": "call-timeout"}
 _OF_STATUS = {
     "oom": "out-of-memory",
     "output-limit": "output-limit",

@@ -160,7 +160,9 @@ def _wrong_in(series: Series) -> Iterable[Wrong]:
 
 def observe(pair: Pair, cases: Sequence[str], *, incumbent: str = BASELINE, newcomer: str = NEWCOMER) -> Observation:
     """Reduce one pair to its numbers. `incumbent` is the arm to beat: `baseline` or `incumbent`."""
-    ours = wrong_calls(pair, BASELINE) + wrong_calls(pair, incumbent)
+    ours = wrong_calls(pair, BASELINE)
+    if any(not call.family for call in wrong_calls(pair, incumbent)):
+        incumbent = BASELINE  # it forfeits: who is wrong in this role must not make itself unbeatable
     # a hidden family that the baseline itself gets wrong asks too much: nobody is held to it
     excused = {(call.case, call.family) for call in ours if call.family}
     wrong = tuple(call for call in wrong_calls(pair, newcomer) if (call.case, call.family) not in excused)
@@ -172,6 +174,8 @@ def observe(pair: Pair, cases: Sequence[str], *, incumbent: str = BASELINE, newc
     if not timed or not all(_complete(arms, case) for case in timed):
         return _unusable(seen, "incomplete")
     base, rival, new = arms[BASELINE], arms[incumbent], arms[newcomer]
+    if newcomer == NEWCOMER:
+        new = {case: _taxed(new[case], pair, case) for case in timed}
     beside = {case: median(_timed(base[case]).values()) for case in timed}
     return Observation(
         seen.grade,
@@ -184,9 +188,15 @@ def observe(pair: Pair, cases: Sequence[str], *, incumbent: str = BASELINE, newc
         after={case: math.log(base[case][ALONE_AFTER] / base[case][ALONE_BEFORE]) for case in timed},
         cv={case: robust_cv(_timed(new[case]).values()) for case in timed},
         base_cv={case: robust_cv(_timed(base[case]).values()) for case in timed},
-        us={case: median(_timed(new[case]).values()) / 1e3 for case in timed},
+        us={case: median(_timed(arms[newcomer][case]).values()) / 1e3 for case in timed},
         base_us={case: beside[case] / 1e3 for case in timed},
     )
+
+
+def _taxed(of: Blocks, pair: Pair, case: str) -> Blocks:
+    """As if the candidate had saved all that a rewritten shim can save (`device.tax_ns`, measured by the judge): never a gain."""
+    tax = float((pair.device.get("tax_ns") or {}).get(case, 0))
+    return {block: ns + tax for block, ns in of.items()}
 
 
 def _unusable(seen: Observation, problem: str) -> Observation:

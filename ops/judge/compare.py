@@ -42,7 +42,7 @@ def _close(got: torch.Tensor, value: torch.Tensor, budget: torch.Tensor) -> Find
     edge = (value.abs() > top * (1 - slack)) & (value.abs() < top * (1 + slack))
     same_special = (torch.isnan(got) & torch.isnan(rounded)) | (got == rounded)
     finite_got = torch.isfinite(got)
-    parity = torch.where(finite & ~edge, finite_got, same_special | edge)
+    parity = torch.where(finite & ~edge, finite_got, same_special | (edge & ~torch.isnan(got)))
     if not bool(parity.all()):
         return Finding("nan", None)
     zero = torch.zeros_like(value)

@@ -51,6 +51,7 @@ class Judge:
             "python": sys.version.split()[0],
             "torch": torch.__version__,
             "families": {name: sorted(task.families(case)) for name, case in cases.items()},
+            "tax_ns": {name: self.bracket.tax(name) for name in cases},
         }
 
     def attach(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -65,12 +66,16 @@ class Judge:
         sock.settimeout(order["timeout_s"])
         hello, _ = wire.receive(sock)
         self.guests[order["arm"]] = Guest(sock, hello)
-        return {"ok": True, "hello": hello}
+        said = {key: wire.clean(hello.get(key, ""), 100) for key in ("python", "torch", "triton", "device")}
+        return {"ok": True, "hello": said}
 
     def load(self, order: dict[str, Any]) -> dict[str, Any]:
         """Let the arm's guest load the source that now lies in its bundle folder."""
         guest = self.guests[order["arm"]]
-        return {"claim": guest.ask({"op": "load", "entry": order["entry"], "spin": self.spin}, order["timeout_s"])}
+        claim = guest.ask({"op": "load", "entry": order["entry"], "spin": self.spin}, order["timeout_s"])
+        if claim == {"ok": True}:
+            return {"claim": claim}
+        return {"claim": {key: wire.clean(claim.get(key, "")) for key in ("error", "detail")}}
 
     def series(self, order: dict[str, Any]) -> dict[str, Any]:
         """`calls` bracket calls in a row; stops after the first wrong one (one wrong call already decides)."""
@@ -106,14 +111,19 @@ def main() -> None:
         order, _ = wire.receive(host)
         try:
             answer = operations[order["op"]](order)
+            wire.encode(answer)
         except TaskError as error:
-            answer = {"task_error": str(error)[:2000]}
+            answer = {"task_error": wire.clean(error)}
         except TimeoutError:
             answer = {"guest_error": "timeout"}
+        except (RuntimeError, MemoryError, OSError) as error:
+            answer = {
+                "starved": wire.clean(error)
+            }  # no memory for a call's blocks, say: who holds it is for the host to tell
         except wire.WireClosed:
             answer = {"guest_error": "guest-died"}
         except wire.WireError as error:
-            answer = {"guest_error": "protocol", "detail": str(error)}
+            answer = {"guest_error": "protocol", "detail": wire.clean(error)}
         wire.send(host, answer)
 
 

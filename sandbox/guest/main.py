@@ -84,7 +84,8 @@ def call(function: object, order: dict[str, Any], slot_fd: int, sock: socket.soc
     try:
         given = iter(blocks.views(source.base, specs))
         arguments = [
-            s["scalar"] if "scalar" in s else slots[s["slot"]] if "slot" in s else next(given) for s in order["inputs"]
+            s["scalar"] if "scalar" in s else slots[s["slot"]].copy_(next(given)) if "slot" in s else next(given)
+            for s in order["inputs"]
         ]
         try:
             result = function(*arguments)  # type: ignore[operator]

@@ -31,6 +31,20 @@ def _refuse(text: str) -> NoReturn:
     raise WireError(f"not a finite number: {text}")
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise WireError(f"not a finite number: {text[:20]}")
+    return value
+
+
+def _exact(text: str) -> int:
+    """Integers beyond 2^53 are not numbers to every reader of the log."""
+    if len(text) > 17 or abs(int(text)) >= 1 << 53:
+        raise WireError("integer too large")
+    return int(text)
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
     if len(out) != len(pairs):
@@ -57,12 +71,26 @@ def decode(raw: bytes) -> dict[str, Any]:
     if _depth(raw) > MAX_DEPTH:
         raise WireError("nested too deep")
     try:
-        message = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse)
+        message = json.loads(
+            raw.decode("utf-8"),
+            object_pairs_hook=_unique,
+            parse_constant=_refuse,
+            parse_float=_finite,
+            parse_int=_exact,
+        )
+        if b"\\ud" in raw.lower():  # an escape may spell half a character, which no log can store
+            json.dumps(message, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise WireError(f"not JSON: {error}") from None
     if not isinstance(message, dict):
         raise WireError("not an object")
     return message
+
+
+def clean(value: object, limit: int = 2000) -> str:
+    """A claim's text as it may be stored and shown: bounded, one line, nothing that a terminal or a log would stumble over."""
+    text = str(value)[:limit].encode("utf-8", "backslashreplace").decode()
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)[:limit]
 
 
 def encode(message: dict[str, Any]) -> bytes:

@@ -76,15 +76,25 @@ def test_a_second_promotion_must_beat_the_first(tmp_path: Path) -> None:
     assert arms == [["baseline", "candidate"], ["baseline", "candidate", "incumbent"]]
 
 
-def test_a_finalist_that_is_wrong_on_hidden_inputs_loses_and_the_one_before_it_is_revalidated(tmp_path: Path) -> None:
-    state = play(tmp_path, [source(50.0), source(20.0, "wrong-hidden")])
+def test_a_finalist_that_is_wrong_when_it_is_revalidated_loses_and_the_one_before_it_is_revalidated(
+    tmp_path: Path,
+) -> None:
+    state = play(tmp_path, [source(50.0), source(20.0, "wrong-final")])
     assert {name: found.passed for name, found in state.revalidated.items()} == {"c002": False, "c001": True}
     assert state.finished is not None
     assert state.finished.winner == "c001"
 
 
-def test_a_lone_finalist_that_does_not_hold_leaves_the_baseline(tmp_path: Path) -> None:
+def test_a_candidate_that_is_wrong_on_hidden_inputs_is_never_promoted(tmp_path: Path) -> None:
+    """Hidden families are in every pair: a kernel cannot wait for the revalidation to behave."""
     state = play(tmp_path, [source(20.0, "wrong-hidden")])
+    rejected = state.candidates["c001"].rejected
+    assert rejected is not None
+    assert rejected.reason == "wrong"
+
+
+def test_a_lone_finalist_that_does_not_hold_leaves_the_baseline(tmp_path: Path) -> None:
+    state = play(tmp_path, [source(20.0, "wrong-final")])
     assert state.finished is not None
     assert (state.finished.outcome, state.finished.stopping_reason) == ("no-winner", "finalist-revalidation-failed")
 
