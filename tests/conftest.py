@@ -30,19 +30,13 @@ def lacks_root() -> str:
 
 
 def lacks_docker() -> str:
-    import docker
-    from docker.errors import DockerException
+    from images import engine
+    from images.api import ImageFault
 
     try:
-        client = docker.from_env(timeout=10)
-    except DockerException as error:
-        return f"no Docker engine answers ({type(error).__name__})"
-    try:
-        client.ping()
-    except DockerException as error:
-        return f"no Docker engine answers ({type(error).__name__})"
-    finally:
-        client.close()
+        engine.connect(timeout_s=10).close()
+    except ImageFault as fault:
+        return str(fault)
     return ""
 
 
@@ -80,6 +74,32 @@ LACKS: dict[str, Callable[[], str]] = {
 def required() -> tuple[str, ...]:
     """What `ASSAY_REQUIRE` promises."""
     return tuple(name.strip() for name in os.environ.get("ASSAY_REQUIRE", "").split(",") if name.strip())
+
+
+@pytest.fixture(autouse=True)
+def _plain_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a user's shell says about its terminal and home decides no test."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "ASSAY_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def processes() -> Callable[[str], list[str]]:
+    """Ids of the processes that have a text in their command line; what `pgrep -f` does, where there is none."""
+
+    def found(text: str) -> list[str]:
+        hits = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue  # it ended while we looked
+            if text in line and int(folder.name) != os.getpid():
+                hits.append(folder.name)
+        return hits
+
+    return found
 
 
 def needs(item: pytest.Item) -> list[str]:

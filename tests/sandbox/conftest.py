@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -61,7 +60,7 @@ def run(sandbox: Sandbox, job: MakeJob) -> Run:
     return lambda *args, **kwargs: sandbox.run(job(*args, **kwargs))
 
 
-def leftovers() -> dict[str, list[str]]:
+def leftovers(processes: Callable[[str], list[str]]) -> dict[str, list[str]]:
     """Everything of this test process's containers that still exists, by kind."""
     me = host.owner(os.getpid())
     containers: list[str] = []
@@ -71,17 +70,16 @@ def leftovers() -> dict[str, list[str]]:
     except SandboxUnavailable:
         pass  # then no container of ours can exist
     _, space, pid, started = me.split(":")
-    found = subprocess.run(["pgrep", "-f", MARK], capture_output=True, text=True)
     return {
         "containers": containers,
         "cgroups": [name for name, _ in cgroups.named(f"{GROUP}{space}.{pid}.{started}.")],
         "mounts": [line for line in Path("/proc/self/mounts").read_text().splitlines() if MARK in line],
-        "processes": found.stdout.split(),
+        "processes": processes(MARK),
     }
 
 
 @pytest.fixture
-def nothing_left() -> Iterator[None]:
+def nothing_left(processes: Callable[[str], list[str]]) -> Iterator[None]:
     """After the test: no container, cgroup, mount or process of ours."""
     yield
-    assert leftovers() == {"containers": [], "cgroups": [], "mounts": [], "processes": []}
+    assert leftovers(processes) == {"containers": [], "cgroups": [], "mounts": [], "processes": []}

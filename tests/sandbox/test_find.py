@@ -75,14 +75,14 @@ os.kill(os.getpid(), 9)
 
 
 @pytest.mark.sandbox
-def test_what_a_killed_runner_leaves_is_reaped_by_the_next(engine, sandbox, image):
+def test_what_a_killed_runner_leaves_is_reaped_by_the_next(engine, sandbox, image, processes):
     name = f"assay-orphan-{os.getpid()}-{engine}"
     child = [sys.executable, "-c", ORPHAN, str(ROOT), image.python, engine, name]
     done = subprocess.run(child, capture_output=True, text=True, timeout=60)
     assert (done.returncode, bool(done.stdout)) == (-9, True), done.stderr
     reaper = DockerSandbox() if engine == "docker" else BwrapSandbox()  # making one reaps
     assert reaper.reap() == []
-    assert remaining(name) == []
+    assert remaining(name, processes) == []
 
 
 @pytest.mark.sandbox
@@ -92,7 +92,7 @@ def test_a_container_that_somebody_owns_is_not_reaped(sandbox, job):
         assert running.poll() is None
 
 
-def remaining(name: str) -> list[str]:
+def remaining(name: str, processes) -> list[str]:
     """Containers, groups and processes that carry this name."""
     found = [group for group, _ in cgroups.named(GROUP) if group.endswith(name)]
     try:
@@ -101,8 +101,6 @@ def remaining(name: str) -> list[str]:
     except SandboxUnavailable:
         pass
     deadline = time.monotonic() + 5  # a bubblewrap guest dies with its parent, in its own time
-    while (left := subprocess.run(["pgrep", "-f", name], capture_output=True, text=True).stdout.split()) and (
-        time.monotonic() < deadline
-    ):
+    while (left := processes(name)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return found + left
