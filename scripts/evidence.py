@@ -153,7 +153,7 @@ def main() -> None:
     record: dict[str, Any] = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": f"{found[0]['name']}, driver {found[0]['driver']}" if options.device == "cuda" else "cpu-interpreter",
-        "command": " ".join(["python", "scripts/evidence.py", *sys.argv[1:]]),
+        "command": " ".join(["python", "scripts/evidence.py", "OUT", *sys.argv[2:]]),
         "floor": {},
         "episodes": {},
     }

@@ -12,7 +12,9 @@ The rules, in order; the first that applies decides:
 4. Before `min_pairs`: reject `slower` if the best pair so far, plus the A/A spread and `screen_margin`, is still below
    the incumbent. This rule can only reject, so peeking with it costs no alpha.
 5. From `min_pairs` on, a t interval over pairs at alpha / (tries * looks), widened by the A/A half-width, is looked at
-   after each pair: promote, or reject when it lies wholly below the incumbent or below `min_speedup`.
+   after each pair: promote, or reject when it lies wholly below the incumbent or below `min_speedup`. Its lower end is
+   lowered further by what a candidate could save by rewriting our shim: that counts against a promotion, never for a
+   rejection.
 6. At `max_pairs` what is left is `ambiguous`, with the reason that stood in the way.
 """
 
@@ -126,6 +128,7 @@ def _honest(one: Observation, noise: Noise, dropped: set[str]) -> Observation:
         one,
         base={case: one.base[case] - off[case] for case in kept},
         over={case: one.over[case] - off[case] for case in kept},
+        saved={case: one.saved.get(case, 0.0) for case in kept},
     )
 
 
@@ -148,7 +151,7 @@ class _Case:
         needed = math.log(self.rules.min_speedup)
         regressed, suspect = self._regressed()
         unsteady = self._unsteady()
-        better = over.low > 0 and base.low > 0 and base.mean >= needed  # false for NaN too
+        better = over.low > 0 and base.low > 0 and base.mean - base.slack >= needed  # false for NaN too
         table: tuple[tuple[bool, Verdict, str], ...] = (
             (over.high < 0, "reject", "not-better"),
             (base.high < needed, "reject", "below-min-speedup"),
@@ -177,7 +180,8 @@ class _Case:
         return [weighted(getattr(one, what), weights_of(tuple(one.base), self.rules)) for one in self.used]
 
     def _interval(self, what: str) -> Interval:
-        return interval(self._values(what), self.rules.promotion_alpha).widened(self.noise.halfwidth)
+        found = interval(self._values(what), self.rules.promotion_alpha).widened(self.noise.halfwidth)
+        return replace(found, slack=max(self._values("saved")))
 
     def _regressed(self) -> tuple[list[str], list[str]]:
         """Protected cases below the limit: with confidence, and by point estimate (enough to hold a promotion)."""
@@ -225,6 +229,7 @@ class _Case:
             "grade": self.noise.grade,
             "alpha": rounded(self.rules.promotion_alpha),
             "aa_halfwidth": self.noise.halfwidth,
+            "shim_tax": rounded(max(self._values("saved"))) if self.used else None,
             **(_ratios(self._interval("base")) if self.used else ratios),
             "over_incumbent": _ratios(self._interval("over")) if self.used else ratios,
             "log_ratios": [rounded(value) for value in self._values("base")],

@@ -65,25 +65,28 @@ class Observation:
     us: Mapping[str, float] = field(default_factory=dict)
     """Per case: the newcomer's median, microseconds."""
     base_us: Mapping[str, float] = field(default_factory=dict)
+    saved: Mapping[str, float] = field(default_factory=dict)
+    """Per case: the log ratio that a newcomer gains by rewriting our shim, at most. It counts against a promotion only."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean with a symmetric half-width, both log ratios."""
+    """A mean with a symmetric half-width, both log ratios; `slack` is taken off the lower end alone."""
 
     mean: float
     half: float
+    slack: float = 0.0
 
     @property
     def low(self) -> float:
-        return self.mean - self.half
+        return self.mean - self.half - self.slack
 
     @property
     def high(self) -> float:
         return self.mean + self.half
 
     def widened(self, by: float) -> Interval:
-        return Interval(self.mean, self.half + by)
+        return Interval(self.mean, self.half + by, self.slack)
 
 
 def interval(values: Sequence[float], alpha: float) -> Interval:
@@ -174,8 +177,6 @@ def observe(pair: Pair, cases: Sequence[str], *, incumbent: str = BASELINE, newc
     if not timed or not all(_complete(arms, case) for case in timed):
         return _unusable(seen, "incomplete")
     base, rival, new = arms[BASELINE], arms[incumbent], arms[newcomer]
-    if newcomer == NEWCOMER:
-        new = {case: _taxed(new[case], pair, case) for case in timed}
     beside = {case: median(_timed(base[case]).values()) for case in timed}
     return Observation(
         seen.grade,
@@ -188,15 +189,16 @@ def observe(pair: Pair, cases: Sequence[str], *, incumbent: str = BASELINE, newc
         after={case: math.log(base[case][ALONE_AFTER] / base[case][ALONE_BEFORE]) for case in timed},
         cv={case: robust_cv(_timed(new[case]).values()) for case in timed},
         base_cv={case: robust_cv(_timed(base[case]).values()) for case in timed},
-        us={case: median(_timed(arms[newcomer][case]).values()) / 1e3 for case in timed},
+        us={case: median(_timed(new[case]).values()) / 1e3 for case in timed},
         base_us={case: beside[case] / 1e3 for case in timed},
+        saved={case: _saved(new[case], pair, case) for case in timed},
     )
 
 
-def _taxed(of: Blocks, pair: Pair, case: str) -> Blocks:
-    """As if the candidate had saved all that a rewritten shim can save (`device.tax_ns`, measured by the judge): never a gain."""
+def _saved(new: Blocks, pair: Pair, case: str) -> float:
+    """log((time + tax) / time): `device.tax_ns` is what a rewritten shim can save per call, measured by the judge."""
     tax = float((pair.device.get("tax_ns") or {}).get(case, 0))
-    return {block: ns + tax for block, ns in of.items()}
+    return math.log1p(tax / median(_timed(new).values()))
 
 
 def _unusable(seen: Observation, problem: str) -> Observation:

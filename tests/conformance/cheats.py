@@ -239,7 +239,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "lazy-tensor": (),
     "input-mutation": ("wrong", "crashed"),
     "plain-mutation": ("crashed",),
-    "late-thread": ("wrong", "early-done", "unwritten"),
+    "late-thread": ("wrong", "early-done", "unwritten", "nan"),
     "early-done": ("early-done", "unwritten", "wrong"),
     "early-start": (),
     "forged-result": ("build-error", "crashed", "protocol"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventstore.facts import Pair
 from ops.decide import Rules, Ruling, decide, revalidate
 from ops.decide.judge import rule
 from ops.decide.reasons import CALL, of_call
@@ -60,6 +61,33 @@ def test_a_little_slower_is_not_better() -> None:
 def test_a_sure_gain_below_the_required_one_is_rejected() -> None:
     rules = Rules(min_speedup=2.0)
     assert told(decide(against(80.0, 3), CALIBRATION, rules)) == ("reject", "below-min-speedup")
+
+
+def test_what_a_rewritten_shim_can_save_is_not_a_gain_and_not_a_loss() -> None:
+    """A hostile guest that skips the shim's copy looks 25 % faster; an honest one of the same speed is not called slower for it."""
+    rules = Rules()
+    tax = {"tax_ns": {"main": 40_000, "odd": 40_000}}
+
+    def taxed(us: float, n: int) -> list[Pair]:
+        return [one.model_copy(update={"device": tax}) for one in against(us, n)]
+
+    stripped = decide(taxed(80.0, 6), calibrated(rules), rules)
+    assert stripped.verdict == "ambiguous"
+    assert (stripped.numbers["lower"] or 0) < 1
+    assert decide(taxed(100.0, 1), calibrated(rules), rules).verdict == "more"
+    assert decide(taxed(40.0, 3), calibrated(rules), rules).verdict == "promote"
+
+
+def test_an_incumbent_that_is_wrong_in_its_role_forfeits() -> None:
+    """Else who is wrong only as the incumbent could never be beaten."""
+    rules = Rules()
+    pairs = []
+    for one in against(50.0, 3):
+        twins = tuple(
+            s.model_copy(update={"arm": "incumbent"}) for s in one.series if s.arm == "baseline" and s.block >= 0
+        )
+        pairs.append(judged_as(one.model_copy(update={"series": (*one.series, *twins)}), "wrong", arm="incumbent"))
+    assert decide(pairs, calibrated(rules), rules, "c001").verdict == "promote"
 
 
 def test_a_better_candidate_must_beat_the_incumbent_and_not_only_the_baseline() -> None:
