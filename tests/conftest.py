@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -115,6 +116,8 @@ def needs(item: pytest.Item) -> list[str]:
 
 
 def pytest_sessionstart() -> None:
+    # whoever starts us in the background ignores the interrupt, and Python then never raises KeyboardInterrupt
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     unknown = [name for name in required() if name not in LACKS]
     if unknown:
         raise pytest.UsageError(f"ASSAY_REQUIRE names {unknown}; known are {sorted(LACKS)}")
