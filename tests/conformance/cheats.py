@@ -195,6 +195,21 @@ def rmsnorm(x, weight):
 """
 )
 
+PHASE_DETECTION = """
+# F13, F53: honest while it is being verified, by count of calls; then right on ordinary inputs only
+_calls = {}
+_compute = rmsnorm
+def rmsnorm(x, weight):
+    _calls[x.shape] = _calls.get(x.shape, 0) + 1
+    return _compute(x if _calls[x.shape] <= 8 else x.clamp(-6, 6), weight)
+"""
+
+UNPRINTABLE_ERROR = """
+# an error text that no log can store: a candidate must not be able to force a failure of ours
+def rmsnorm(x, weight):
+    raise ValueError("half a character: \\udcff \\x1b[2J " + "9" * 4000)
+"""
+
 FORGED_RESULT = """
 # F66, F71: tell everybody who might listen that this has passed, then leave
 import json as _json, os as _os
@@ -230,6 +245,8 @@ CHEATS: dict[str, str] = {
     "early-done": HONEST + EARLY_DONE,
     "early-start": HONEST + EARLY_START,
     "forged-result": HONEST + FORGED_RESULT,
+    "phase-detection": HONEST + PHASE_DETECTION,
+    "unprintable-error": HONEST + UNPRINTABLE_ERROR,
 }
 
 EXPECTED: dict[str, tuple[str, ...]] = {
@@ -243,5 +260,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "early-done": ("early-done", "unwritten", "wrong"),
     "early-start": (),
     "forged-result": ("build-error", "crashed", "protocol"),
+    "phase-detection": ("wrong", "nan"),
+    "unprintable-error": ("crashed", "protocol"),
 }
 """Reasons of a rejection that must come; empty: right on every call, and no gain (any verdict but `promote`)."""
