@@ -43,11 +43,13 @@ def test_a_killed_run_resumes_without_repeating_what_was_finished(engine: str, l
 
     name = next(path.name for path in (home / "runs").iterdir())
     done = program.assay("resume", name, "--home", str(home))
-    assert done["success"] is True
+    assert done["outcome"] in ("winner", "no-winner", "refused"), (
+        done
+    )  # which one is the machine's noise; a fault would be ours
     log = program.assay("log", "verify", "--json", "--home", str(home))
     assert log["ok"] is True
     shown = program.assay("show", name, "--json", "--home", str(home))
-    units = [pair["unit"] for pair in shown["baseline"]["pairs"] + shown["candidates"][0]["pairs"]]
+    units = [pair["unit"] for one in (shown["baseline"], *shown["candidates"]) for pair in one["pairs"]]
     assert len(shown["baseline"]["pairs"]) == 3
     assert len(units) == len(set(units))
     assert program.assay("replay", name, "--json", "--home", str(home))["agree"] is True
