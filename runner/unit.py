@@ -366,7 +366,7 @@ def release(source: bytes, place: Path) -> None:
 def workspace() -> Iterator[Path]:
     """A short path (a Unix socket's name is at most 107 bytes), readable by the containers' uids, gone afterwards."""
     _sweep()
-    folder = Path(tempfile.mkdtemp(prefix=f"assay-{os.getpid()}-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"assay-{os.getpid()}-{_space()}-"))
     os.chmod(folder, 0o711)
     (folder / "arms").mkdir(mode=0o711)
     try:
@@ -376,11 +376,16 @@ def workspace() -> Iterator[Path]:
 
 
 def _sweep() -> None:
-    """Remove the workspaces of runners that were killed (named by their pids; none of ours is in use by a dead process)."""
-    for left in Path(tempfile.gettempdir()).glob("assay-*-*"):
+    """Remove the workspaces of runners that were killed. A folder names its runner's pid and pid namespace: where that is another
+    one, the number means nothing here and the folder is left alone."""
+    for left in Path(tempfile.gettempdir()).glob(f"assay-*-{_space()}-*"):
         pid = left.name.split("-")[1]
         if pid.isdigit() and not Path("/proc", pid).exists() and (left / "arms").is_dir() and left.owner() == "root":
             _remove(left)
+
+
+def _space() -> int:
+    return os.stat("/proc/self/ns/pid").st_ino
 
 
 def _remove(folder: Path) -> None:
