@@ -38,7 +38,7 @@ def connect(deadline_s: float) -> socket.socket:
         try:
             sock.connect(LINK)
             return sock
-        except (FileNotFoundError, ConnectionRefusedError):
+        except (FileNotFoundError, ConnectionRefusedError, PermissionError):  # bound, not yet opened to us
             if time.monotonic() > end:
                 raise
             time.sleep(0.01)

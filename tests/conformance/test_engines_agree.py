@@ -42,7 +42,7 @@ EXPECTED = {
 @pytest.mark.parametrize("engine", ["docker", "bwrap"])
 def test_both_engines_give_the_same_verdicts(engine: str, tmp_path: Path) -> None:
     bundle = registry.get("rmsnorm").bundle(cheats.SHAPE, "fp32", "cpu")
-    found = program.episode(tmp_path, bundle, SOURCES, engine, "--aa-pairs", "3", "--max-cv", "0.5")
+    found = program.episode(tmp_path, bundle, SOURCES, engine, "--aa-pairs", "5", "--max-cv", "0.5")
     assert {name: (found[name]["verdict"], found[name]["reason"]) for name in SOURCES} == EXPECTED
     assert found[""]["success"] is True
     assert found[""]["winner_experiment_id"] == found["faster"]["candidate"]

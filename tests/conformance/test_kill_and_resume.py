@@ -28,7 +28,7 @@ def test_a_killed_run_resumes_without_repeating_what_was_finished(engine: str, l
     for name, raw in registry.get("rmsnorm").bundle(cheats.SHAPE, "fp32", "cpu").items():
         (bundle / name).write_bytes(raw)
     (mock / "faster.py").write_text(cheats.FASTER)
-    options = ("--device", "cpu", "--engine", engine, "--aa-pairs", "3", "--max-cv", "0.5", "--blocks", "4")
+    options = ("--device", "cpu", "--engine", engine, "--aa-pairs", "5", "--max-cv", "0.5", "--blocks", "4")
     command = (sys.executable, "-m", "runner.cli", "run", str(bundle), "--provider", "mock", "--mock-dir", str(mock))
     running = subprocess.Popen(
         [*command, "--home", str(home), *options], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=program.ROOT
@@ -50,6 +50,6 @@ def test_a_killed_run_resumes_without_repeating_what_was_finished(engine: str, l
     assert log["ok"] is True
     shown = program.assay("show", name, "--json", "--home", str(home))
     units = [pair["unit"] for one in (shown["baseline"], *shown["candidates"]) for pair in one["pairs"]]
-    assert len(shown["baseline"]["pairs"]) == 3
+    assert len(shown["baseline"]["pairs"]) == 5
     assert len(units) == len(set(units))
     assert program.assay("replay", name, "--json", "--home", str(home))["agree"] is True
