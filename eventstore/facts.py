@@ -30,6 +30,7 @@ class Series(Frozen):
     arm: Name
     """`baseline`, `incumbent`, `candidate`, or `baseline-b` in an A/A pair."""
     case: Name
+    """Case id of the bundle."""
     block: int
     """Interleaving round inside its pair. -1: verification (also timed, not used for speed); -2: alone, before the
     candidate existed; -3: alone, after the candidate was destroyed."""
@@ -47,8 +48,11 @@ class Pair(Frozen):
     """What one measurement unit returned: fresh processes for every arm, measured side by side. The unit of replication."""
 
     unit: Name
+    """Name of the measurement unit, never used twice."""
     grade: Grade
+    """Grade of evidence of every series in it."""
     series: tuple[Series, ...]
+    """In the order in which they were measured."""
     secret: str
     """Hex. Input seed of call n is HMAC-SHA256(secret, n). Known to nobody but the judge until every guest was dead."""
     claims: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -70,11 +74,15 @@ class EpisodeStarted(Frozen):
     operator: str | None = None
     """Registered operator, if the bundle was made from one."""
     dtype: str | None = None
+    """Of inputs and outputs, when an operator made the bundle."""
     shape: dict[str, int] = Field(default_factory=dict)
+    """The operator's symbols and sizes."""
     device: Literal["cpu", "cuda"]
+    """Where kernels run."""
     device_label: str
     """`cpu-interpreter`, or the GPU's name."""
     engine: Literal["docker", "bwrap", "fake"]
+    """Sandbox engine; `fake` marks a run in which nothing was measured."""
     settings: dict[str, Any]
     """The resolved run settings: strategy, seed, budgets, thresholds. Decisions read only these."""
     environment: dict[str, Any]
@@ -88,6 +96,7 @@ class EpisodeStarted(Frozen):
 class BaselineMeasured(Frozen):
     kind: Literal["baseline.measured"] = "baseline.measured"
     index: int
+    """A/A pair number, from 0."""
     pair: Pair
     """Two arms, `baseline` and `baseline-b`, of the same source: an A/A pair. Before any candidate existed."""
 
@@ -99,6 +108,7 @@ class BaselineCalibrated(Frozen):
     median_us: dict[str, Finite]
     """Per case, median over processes, microseconds."""
     numbers: dict[str, Any] = Field(default_factory=dict)
+    """What `ops.decide.calibrate` derived from the A/A pairs; later decisions read it."""
 
 
 class BaselineRefused(Frozen):
@@ -106,6 +116,7 @@ class BaselineRefused(Frozen):
     reason: str
     """The bundle's own baseline is wrong, crashes or is too unstable: no search can start."""
     detail: str = ""
+    """For people."""
 
 
 class CandidateProposed(Frozen):
@@ -117,15 +128,23 @@ class CandidateProposed(Frozen):
     normal: Digest
     """Digest of the source's normal form (for the duplicate test)."""
     provider: str
+    """Who proposed: `grid`, `best_of_n`, `command`, `mock`."""
     hypothesis: str = ""
+    """The proposer's own words, as are the next four; claims."""
     evidence: str = ""
+    """What the hypothesis rests on."""
     change: str = ""
+    """What was changed."""
     expected_effect: str = ""
+    """What should follow."""
     risk: str = ""
+    """What may go wrong."""
     knobs: dict[str, Any] = Field(default_factory=dict)
     """Template and search knobs, when it came from an operator's search space."""
     prompt: Digest | None = None
+    """Blob of what a command provider was asked."""
     reply: Digest | None = None
+    """Blob of what it answered, byte for byte."""
 
 
 class ProposalFailed(Frozen):
@@ -133,30 +152,41 @@ class ProposalFailed(Frozen):
     index: int
     """Which proposal, counting from 1."""
     provider: str
+    """Who failed to propose."""
     reason: str
+    """One of `ops.decide.reasons`."""
     detail: str = ""
+    """For people."""
     prompt: Digest | None = None
+    """Blob of what it was asked."""
     reply: Digest | None = None
+    """Blob of what it answered."""
 
 
 class ProposalsEnded(Frozen):
     kind: Literal["proposals.ended"] = "proposals.ended"
     reason: Literal["budget", "exhausted", "time"]
+    """Candidate budget spent, provider out of ideas, or working time over."""
 
 
 class CandidateBuilt(Frozen):
     kind: Literal["candidate.built"] = "candidate.built"
     candidate: Name
+    """Its id."""
     claim: dict[str, Any]
     """What the build container said (entry found, jit functions). A claim: a lie here only fails later."""
     outcome: dict[str, Any]
+    """How the build container ended, as seen from outside."""
     log: Digest | None = None
+    """Blob of what it printed."""
 
 
 class CandidateVerified(Frozen):
     kind: Literal["candidate.verified"] = "candidate.verified"
     candidate: Name
+    """Its id."""
     right: int
+    """Calls whose output was right."""
     calls: int
     """Over all cases: `right` of `calls` outputs were right. Each was also timed; each later timed call is also checked."""
 
@@ -164,20 +194,25 @@ class CandidateVerified(Frozen):
 class CandidateMeasured(Frozen):
     kind: Literal["candidate.measured"] = "candidate.measured"
     candidate: Name
+    """Its id."""
     index: int
     """Fresh pair number, from 0."""
     incumbent: str
     """`baseline`, or the candidate that held the best place when this was measured."""
     pair: Pair
+    """Baseline, incumbent (when it is another) and candidate, measured side by side."""
 
 
 class CandidateJudged(Frozen):
     kind: Literal["candidate.judged"] = "candidate.judged"
     candidate: Name
+    """Its id."""
     verdict: Literal["promote", "reject", "ambiguous"]
+    """`ambiguous` is never promoted."""
     reason: str
     """One of `ops.decide.reasons`."""
     detail: str = ""
+    """For people."""
     numbers: dict[str, Any] = Field(default_factory=dict)
     """Estimate, interval, pairs, per-case ratios: all re-derivable from the measured events."""
 
@@ -185,13 +220,17 @@ class CandidateJudged(Frozen):
 class CandidateRejected(Frozen):
     kind: Literal["candidate.rejected"] = "candidate.rejected"
     candidate: Name
+    """Its id."""
     reason: str
+    """One of `ops.decide.reasons`."""
     detail: str = ""
+    """For people."""
 
 
 class CandidatePromoted(Frozen):
     kind: Literal["candidate.promoted"] = "candidate.promoted"
     candidate: Name
+    """Its id; the incumbent from now on."""
     over: str
     """Whom it replaced: `baseline` or a candidate."""
     speedup: Finite
@@ -203,7 +242,9 @@ class CandidatePromoted(Frozen):
 class FinalistMeasured(Frozen):
     kind: Literal["finalist.measured"] = "finalist.measured"
     candidate: Name
+    """Its id."""
     index: int
+    """Pair number of the revalidation, from 0."""
     pair: Pair
     """Rebuilt, fresh processes, fresh secret, hidden input families."""
 
@@ -211,16 +252,23 @@ class FinalistMeasured(Frozen):
 class FinalistRevalidated(Frozen):
     kind: Literal["finalist.revalidated"] = "finalist.revalidated"
     candidate: Name
+    """Its id."""
     passed: bool
+    """Whether it is the validated winner."""
     reason: str
+    """One of `ops.decide.reasons`."""
     detail: str = ""
+    """For people."""
     numbers: dict[str, Any] = Field(default_factory=dict)
+    """As of a judged candidate."""
 
 
 class Faulted(Frozen):
     kind: Literal["faulted"] = "faulted"
     stage: str
+    """The stage of the episode whose step failed."""
     detail: str
+    """For people."""
     attempt: int
     """A fault is about us: retried at most twice, never held against a candidate, never a promotion."""
 
@@ -228,16 +276,23 @@ class Faulted(Frozen):
 class EpisodeResumed(Frozen):
     kind: Literal["episode.resumed"] = "episode.resumed"
     environment: dict[str, Any] = Field(default_factory=dict)
+    """As of the start, on the machine that goes on."""
 
 
 class EpisodeFinished(Frozen):
     kind: Literal["episode.finished"] = "episode.finished"
     outcome: Literal["winner", "no-winner", "fault", "refused"]
+    """`refused`: the baseline could not be compared with; `fault`: our failures, no verdict."""
     winner: str | None = None
+    """Candidate id of the revalidated winner."""
     winner_source: Digest | None = None
+    """Blob of its complete source."""
     speedup: Finite | None = None
+    """Of the revalidation, over the baseline."""
     lower: Finite | None = None
+    """Its lower confidence bound."""
     stopping_reason: str = ""
+    """One of `ops.decide.reasons`."""
 
 
 Fact = Annotated[

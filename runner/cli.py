@@ -103,7 +103,11 @@ def optimize(
     bundle = from_files(chosen.bundle(sizes, dtype, wanted.device))
     points = session.space(operator, wanted.device, bundle.kernel)
     known = {"strategy": name, "space": session.space_digest(operator, points)}
-    promotion = {"min_speedup": chosen.contract.promotion.min_speedup, "max_cv": chosen.contract.promotion.max_variance}
+    limit = chosen.contract.promotion.max_variance
+    promotion = {
+        "min_speedup": chosen.contract.promotion.min_speedup,
+        "max_cv": max(limit, settings.CPU_MAX_CV) if wanted.device == "cpu" else limit,
+    }
     resolved = settings.resolve(bundle, flags, contract=promotion, tries=len(points), **known)
     opening = session.Opening(
         label=operator,
@@ -146,7 +150,9 @@ def run(
     wanted = _wanted(device, engine, image, guest_python)
     contract = load(bundle)
     asked = {"command": command, "mock_dir": str(mock_dir.absolute()) if mock_dir else None}
-    resolved = settings.resolve(contract, {**flags, **asked, "provider_timeout_s": provider_timeout_s}, strategy=name)
+    on_cpu = {"max_cv": settings.CPU_MAX_CV} if wanted.device == "cpu" else None
+    given = {**flags, **asked, "provider_timeout_s": provider_timeout_s}
+    resolved = settings.resolve(contract, given, contract=on_cpu, strategy=name)
     opening = session.Opening(
         label=bundle.absolute().name,
         bundle=contract,

@@ -53,7 +53,7 @@ class Settings(BaseModel):
     calls: Annotated[int, Field(ge=1, le=1000)] = 3
     call_timeout_s: Seconds = 30.0
     families: tuple[str, ...] = ("*",)
-    """Hidden input families that the final revalidation checks; `*`: all that the task has."""
+    """Hidden input families, at random places among the calls of every candidate's pairs; `*`: all that the task has."""
     space: str | None = None
     """Digest over all rendered sources of the operator's search space: a resumed run must search the same one."""
     rules: Rules = Field(default_factory=Rules)
@@ -67,6 +67,11 @@ class Settings(BaseModel):
     def record(self) -> dict[str, Any]:
         """For `episode.started`: every default spelt out."""
         return self.model_dump(mode="json")
+
+
+CPU_MAX_CV = 0.30
+"""Where no GPU is, block medians vary with whatever else the cores do, for every arm alike; the paired ratio bears it, and the
+interval over pairs judges it. Ten per cent would reject large and certain gains there."""
 
 
 def resolve(

@@ -7,8 +7,9 @@ The rules, in order; the first that applies decides:
    is not the calibration's, or when the baseline was slow in it (3). It still counts towards `max_pairs`.
 3. The baseline alone before the candidate existed is compared with the baseline beside it. Slower than A/A pairs show
    by more than `sabotage_margin`, and as fast as before once the candidate is gone: sabotage, a rejection when
-   `sabotage_pairs` pairs show it. Not recovered: the machine drifted. In every other pair the part of a slow-down that
-   A/A pairs do not explain is taken off the candidate's ratio, so slowing the baseline a little gains nothing either.
+   `sabotage_pairs` pairs and more than half of all show it. Not recovered: the machine drifted. In every other pair
+   the part of a slow-down that A/A pairs do not explain is taken off the candidate's ratio, so slowing the baseline a
+   little gains nothing either.
 4. Before `min_pairs`: reject `slower` if the best pair so far, plus the A/A spread and `screen_margin`, is still below
    the incumbent. This rule can only reject, so peeking with it costs no alpha.
 5. From `min_pairs` on, a t interval over pairs at alpha / (tries * looks), widened by the A/A half-width, is looked at
@@ -66,7 +67,12 @@ def revalidate(pairs: Sequence[Pair], calibration: Calibration, rules: Rules) ->
         return replace(found, reason="revalidated")
     if found.verdict == "reject":
         return found
-    return replace(found, verdict="reject", reason="revalidation-failed", detail=found.detail or "too few pairs")
+    return replace(
+        found,
+        verdict="reject",
+        reason="revalidation-failed",
+        detail=f"{found.reason or 'more'}: {found.detail or 'too few pairs'}",
+    )
 
 
 def rule(seen: Sequence[Observation], calibration: Calibration, rules: Rules) -> Ruling:
@@ -79,7 +85,7 @@ def rule(seen: Sequence[Observation], calibration: Calibration, rules: Rules) ->
     noise = Noise.of(calibration)
     marked = [_marked(one, noise, rules) for one in seen]
     culprits = [index for index, one in enumerate(marked) if one.problem == "sabotage"]
-    if len(culprits) >= rules.sabotage_pairs:
+    if len(culprits) >= rules.sabotage_pairs and 2 * len(culprits) > len(seen):
         return Ruling("reject", "sabotage", f"in pairs {culprits}", {"sabotage_pairs": culprits})
     dropped = {call.case for one in seen for call in one.wrong}
     used = [_honest(one, noise, dropped) for one in marked if not one.problem]

@@ -47,8 +47,9 @@ class Rules(BaseModel):
     """Before `min_pairs`: reject early only if every pair is slower by this log ratio beyond what A/A pairs show."""
     sabotage_margin: Positive = 0.10
     """Log ratio by which the baseline must be slower beside the candidate than alone, beyond the A/A spread."""
-    sabotage_pairs: Annotated[int, Field(ge=1)] = 2
-    """Pairs that must show it before the verdict: one burst of a neighbour's load looks the same."""
+    sabotage_pairs: Annotated[int, Field(ge=1)] = 3
+    """Pairs, and more than half of all, that must show it before the verdict: a burst of a neighbour's load looks the same, and on
+    busy CPUs two bursts met honest candidates. A pair that shows it is no evidence on speed in any case."""
     max_aa_halfwidth: Positive = 0.40
     """An A/A half-width (log ratio) above this makes the baseline too unstable to compare with."""
     weights: Mapping[str, Positive] = Field(default_factory=dict)

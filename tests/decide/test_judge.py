@@ -191,15 +191,22 @@ def slow_baseline(factor: float, after: float = 1.0, n: int = 6) -> list[object]
     return against(100.0, n, slow=lambda arm, _: factor if arm == "baseline" else 1.0, after=after)
 
 
-def test_a_baseline_slow_only_beside_the_candidate_is_sabotage_once_two_pairs_show_it() -> None:
+def test_a_baseline_slow_only_beside_the_candidate_is_sabotage_once_three_pairs_show_it() -> None:
     pairs = slow_baseline(1.5)
-    assert told(decide(pairs[:1], CALIBRATION, RULES)) == ("more", "")
-    assert told(decide(pairs[:2], CALIBRATION, RULES)) == ("reject", "sabotage")
+    assert told(decide(pairs[:2], CALIBRATION, RULES)) == ("more", "")
+    assert told(decide(pairs[:3], CALIBRATION, RULES)) == ("reject", "sabotage")
 
 
 def test_one_burst_of_load_is_not_called_sabotage() -> None:
     pairs = [*slow_baseline(1.5, n=1), *against(50.0, 3, seed=3000)]
     assert told(decide(pairs, CALIBRATION, RULES)) == ("promote", "promoted")
+
+
+def test_bursts_in_half_of_the_pairs_accuse_nobody_and_prove_nothing() -> None:
+    pairs = [*slow_baseline(1.5, n=3), *against(100.0, 3, seed=3000)]
+    assert told(decide(pairs[2:5], CALIBRATION, RULES)) == ("more", "")
+    assert told(decide(pairs[1:], CALIBRATION, RULES)) == ("more", "")
+    assert decide(pairs, CALIBRATION, RULES).verdict == "ambiguous"
 
 
 def test_a_machine_that_stays_slow_has_drifted_and_says_nothing() -> None:
