@@ -72,7 +72,7 @@ class Judge:
     def load(self, order: dict[str, Any]) -> dict[str, Any]:
         """Let the arm's guest load the source that now lies in its bundle folder."""
         guest = self.guests[order["arm"]]
-        claim = guest.ask({"op": "load", "entry": order["entry"], "spin": self.spin}, order["timeout_s"])
+        claim = guest.ask({"op": "load", "entry": order["entry"]}, order["timeout_s"])
         if claim == {"ok": True}:
             return {"claim": claim}
         return {"claim": {key: wire.clean(claim.get(key, "")) for key in ("error", "detail")}}
