@@ -23,7 +23,7 @@ from typing import Any
 from eventstore.facts import Pair, Series
 from ops import wire
 from runner import devices
-from runner.bundle import Bundle, check_intact, project, write
+from runner.bundle import Bundle, BundleError, check_intact, project, write
 from runner.jobs import JUDGE_UID, Jobs
 from runner.lab import PairPlan
 from sandbox.api import Job, Running, Sandbox, SandboxFault
@@ -144,6 +144,8 @@ class Unit:
         self.stack.callback(self.control.close)
         arms = [self.alias[arm.name] for arm in self.plan.arms]
         opened = self._ask({"op": "open", "arms": arms, "spin": self.jobs.device == "cuda"}, START_S)
+        if "families" not in opened:
+            raise SandboxFault(f"judge: open: {opened}")
         wanted = self.plan.families
         self.families = {
             case: [name for name in names if "*" in wanted or name in wanted]
@@ -344,6 +346,8 @@ class Unit:
             self._judge_alive()
             raise SandboxFault(f"judge: {order['op']}: {error}") from None
         if "task_error" in answer:
+            if order["op"] == "open":  # nobody's source is in any container yet: nobody else can have caused it
+                raise BundleError(str(answer["task_error"]))
             raise SandboxFault(f"judge: {answer['task_error']}")
         return answer
 

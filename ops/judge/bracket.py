@@ -8,8 +8,9 @@
     t1   our clock, when the copy is complete
     then compare with the expected output, which this process alone holds
 
-Before t0 the slot is filled with plausible wrong data: the right output of another input that is never released to anyone. The
-copy tax (mapping, copying) is never subtracted; all arms pay it alike. One call is outstanding at a time.
+Before t0 the slot is filled with plausible wrong data: the right output of another ordinary input that is never released to
+anyone, whatever family comes. Scalar arguments leave with the input. The copy tax (mapping, copying) is never subtracted; all
+arms pay it alike. One call is outstanding at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import torch
 from ops import blocks, wire
 from ops.judge.compare import compare
 from ops.judge.seeds import Seeds
-from ops.judge.task import NAMES, Expected, Task
+from ops.judge.task import NAMES, Expected, Task, TaskError
 
 PROBES = 256
 """Secret random elements gathered per slot at "done"."""
@@ -64,7 +65,7 @@ class Bracket:
         self.task, self.cases, self.device, self.spin = task, cases, device, spin
         self.seeds = Seeds()
         self.count = 0
-        self._decoys: dict[tuple[str, str, int], list[torch.Tensor]] = {}
+        self._decoys: dict[tuple[str, int], list[torch.Tensor]] = {}
 
     def call(self, guest: Guest, case_id: str, family: str, timeout_s: float) -> Sample:
         """One timed and checked call; a guest that is gone or breaks the protocol yields a reason, never an exception."""
@@ -75,10 +76,13 @@ class Bracket:
         case = self.cases[case_id]
         inputs = self.task.inputs(case, self.seeds.generator(str(n), self.device), family)
         expected = self.task.expected(case, inputs)
-        prefill = self._decoy(case_id, family, n % DECOYS)
+        prefill = self._decoy(case_id, n % DECOYS)
+        if [_kind(p) for p in prefill] != [(tuple(s["shape"]), s["dtype"]) for s in expected.specs]:
+            raise TaskError(f"family {family!r}: outputs differ in shape or dtype from those of make_inputs")
         order, source, target, slots = self._publishable(n, inputs, expected, prefill)
+        scalars = [value for value in inputs if not isinstance(value, torch.Tensor)]
         try:
-            return self._timed(guest, order, source, target, slots, expected, prefill, timeout_s)
+            return self._timed(guest, order, scalars, source, target, slots, expected, prefill, timeout_s)
         except TimeoutError:
             guest.gone = True  # whatever it says later would be taken for another call's answer
             return Sample(n, 0, "timeout", None)
@@ -96,7 +100,7 @@ class Bracket:
     def tax(self, case_id: str) -> int:
         """Nanoseconds that a guest which rewrites our shim can save per call: an honest wrapper returns fresh tensors, which the
         shim copies into the slot; a hostile one writes into the slot at once. Measured on a case's output; the largest of five."""
-        results = self._decoy(case_id, "", 0)
+        results = self._decoy(case_id, 0)
         specs = [{"shape": list(r.shape), "dtype": NAMES[r.dtype]} for r in results]
         block = blocks.create(self.device, blocks.layout(specs))
         slots = blocks.views(block.base, specs)
@@ -117,6 +121,7 @@ class Bracket:
         self,
         guest: Guest,
         order: dict[str, Any],
+        scalars: list[Any],
         source: blocks.Block,
         target: blocks.Block,
         slots: list[torch.Tensor],
@@ -132,7 +137,7 @@ class Bracket:
         self._settle()
         deadline = time.monotonic() + timeout_s
         t0 = time.perf_counter_ns()
-        wire.send(guest.sock, {"go": n}, (secret_input,))
+        wire.send(guest.sock, {"go": n, "scalars": scalars}, (secret_input,))
         raw, _ = wire.receive_raw(guest.sock, spin_until=deadline if self.spin else None)
         gathered = [s.reshape(-1)[p] for s, p in zip(slots, probes, strict=True)]
         self._looked()
@@ -162,7 +167,7 @@ class Bracket:
         given: list[tuple[dict[str, Any], torch.Tensor]] = []
         for index, value in enumerate(inputs):
             if not isinstance(value, torch.Tensor):
-                described.append({"scalar": value})
+                described.append({"scalar": sum("scalar" in d for d in described)})  # which one of those sent at t0
             else:
                 # an input that is updated in place goes out like every other, at t0; the shim copies it into its slot
                 spec: dict[str, Any] = {"shape": list(value.shape), "dtype": NAMES[value.dtype]}
@@ -189,13 +194,13 @@ class Bracket:
         }
         return order, source, target, slots
 
-    def _decoy(self, case_id: str, family: str, index: int) -> list[torch.Tensor]:
-        """Right outputs of an input that nobody is ever given."""
-        key = (case_id, family, index)
+    def _decoy(self, case_id: str, index: int) -> list[torch.Tensor]:
+        """Right outputs of an ordinary input that nobody is ever given: a slot never tells that a hidden family comes."""
+        key = (case_id, index)
         if key not in self._decoys:
             label = hashlib.sha256(repr(key).encode()).hexdigest()
             case = self.cases[case_id]
-            inputs = self.task.inputs(case, self.seeds.generator(f"decoy {label}", self.device), family)
+            inputs = self.task.inputs(case, self.seeds.generator(f"decoy {label}", self.device))
             made = self.task.expected(case, inputs)
             self._decoys[key] = [v.to(blocks.DTYPES[s["dtype"]]) for v, s in zip(made.values, made.specs, strict=True)]
         return self._decoys[key]
@@ -210,6 +215,10 @@ class Bracket:
 
 def _secret_indices(count: int) -> list[int]:
     return [secrets.randbelow(count) for _ in range(min(PROBES, count))]
+
+
+def _kind(value: torch.Tensor) -> tuple[tuple[int, ...], str]:
+    return tuple(value.shape), NAMES[value.dtype]
 
 
 def _bits(values: torch.Tensor) -> torch.Tensor:

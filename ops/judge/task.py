@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,20 @@ class Expected:
     """{"shape", "dtype"} of each slot as the candidate must write it."""
 
 
+@contextmanager
+def _theirs(what: str) -> Iterator[None]:
+    """The bundle's code runs here: what it raises is the bundle's. But for want of memory and errors of the device, which somebody
+    else may have caused: they pass, and the host tells whose they are."""
+    try:
+        yield
+    except (TaskError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, RuntimeError) and any(word in str(error) for word in ("memory", "CUDA")):
+            raise
+        raise TaskError(f"task.py: {what}: {type(error).__name__}: {error}") from error
+
+
 class Task:
     """`task.py` behind a narrow interface; every tensor it makes stays in this process."""
 
@@ -56,8 +71,9 @@ class Task:
 
     def inputs(self, case: dict[str, Any], generator: torch.Generator, family: str = "") -> list[Any]:
         """Tensors (contiguous, on the device) and JSON scalars, in the order of the entry's arguments."""
-        make = self.families(case)[family] if family else self.module.make_inputs
-        made = list(make(case, generator, self.device))
+        with _theirs("make_inputs" if not family else f"family {family!r}"):
+            make = self.families(case)[family] if family else self.module.make_inputs
+            made = list(make(case, generator, self.device))
         for index, value in enumerate(made):
             if isinstance(value, torch.Tensor):
                 if value.dtype not in NAMES:
@@ -71,6 +87,10 @@ class Task:
 
     def expected(self, case: dict[str, Any], inputs: list[Any]) -> Expected:
         """Reference in float64; budget from float64 against float32, unless the task sets its own tolerance."""
+        with _theirs("reference"):
+            return self._expected(case, inputs)
+
+    def _expected(self, case: dict[str, Any], inputs: list[Any]) -> Expected:
         exact = self._reference(inputs, torch.float64)
         dtypes = self._output_dtypes(case, inputs, exact)
         own = getattr(self.module, "tolerance", None)

@@ -84,12 +84,16 @@ def call(function: object, order: dict[str, Any], slot_fd: int, sock: socket.soc
             ::64
         ].sum()  # the slot's lines are in the cache for whoever cares to look at them: so they are for every arm
     wire.send(sock, {"ready": n})
-    _, fds = wire.receive(sock, max_fds=1, spin_until=time.monotonic() + 60.0)
+    go, fds = wire.receive(sock, max_fds=1, spin_until=time.monotonic() + 60.0)
     source = blocks.adopt(device, fds[0], order["in_bytes"], writable=False)
     try:
         given = iter(blocks.views(source.base, specs))
         arguments = [
-            s["scalar"] if "scalar" in s else slots[s["slot"]].copy_(next(given)) if "slot" in s else next(given)
+            go["scalars"][s["scalar"]]
+            if "scalar" in s
+            else slots[s["slot"]].copy_(next(given))
+            if "slot" in s
+            else next(given)
             for s in order["inputs"]
         ]
         try:

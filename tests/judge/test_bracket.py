@@ -33,7 +33,7 @@ def bracket(kind=Bracket, **case):
     case = {"B": 64, "D": 64, "case_id": "main", **case}
     return kind(Task(os.path.join(folder, "task.py"), "cpu"), {"main": case}, "cpu", False)
 
-def play(judge, behave, calls=1, timeout_s=5.0):
+def play(judge, behave, calls=1, timeout_s=5.0, family=""):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     guest = Guest(ours, {})
     def run():
@@ -45,7 +45,7 @@ def play(judge, behave, calls=1, timeout_s=5.0):
             theirs.close()
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    samples = [judge.call(guest, "main", "", timeout_s) for _ in range(calls)]
+    samples = [judge.call(guest, "main", family, timeout_s) for _ in range(calls)]
     thread.join(5)
     return samples
 
@@ -221,3 +221,102 @@ print(json.dumps([len(inputs), len(inodes)]))
 """
     )
     assert found == [5, 10]
+
+
+FAMILIES = """
+open(os.path.join(folder, "task.py"), "w").write('''
+import torch
+ENTRY = "scale"
+def make_inputs(case, generator, device):
+    return (torch.randn(case["B"], case["D"], generator=generator, device=device), 0.5)
+def reference(x, factor):
+    return factor * x
+def distributions(case):
+    def huge(case, generator, device):
+        return (1e6 * torch.randn(case["B"], case["D"], generator=generator, device=device), 0.25)
+    def narrow(case, generator, device):
+        return (torch.randn(case["B"], 1, generator=generator, device=device), 0.5)
+    return {"huge": huge, "narrow": narrow}
+''')
+seen = []
+def look(sock, order):
+    slot = blocks.adopt("cpu", order["fd"], order["out_bytes"], writable=True)
+    y = blocks.views(slot.base, order["outputs"])[0]
+    seen.append([float(y.abs().max()), order["inputs"]])
+    wire.send(sock, {"ready": order["n"]})
+    go, fds = wire.receive(sock, max_fds=1)
+    given = blocks.adopt("cpu", fds[0], order["in_bytes"], writable=False)
+    x = blocks.views(given.base, order["inputs"][:1])[0]
+    seen[-1].append(go["scalars"])
+    y.copy_(go["scalars"][0] * x)
+    wire.send(sock, {"done": order["n"]})
+"""
+
+
+def test_a_slot_looks_the_same_before_an_ordinary_call_and_before_a_hidden_family() -> None:
+    found = guestenv.run(
+        SETUP
+        + FAMILIES
+        + """
+why = [s.why for s in play(bracket(), look) + play(bracket(), look, family="huge")]
+print(json.dumps([why, [s[0] for s in seen]]))
+"""
+    )
+    why, largest = found
+    assert why == ["", ""]
+    assert all(0 < value < 10 for value in largest), largest
+
+
+def test_a_family_whose_output_has_another_shape_is_the_tasks_fault() -> None:
+    """Its slot would tell it from an ordinary call."""
+    found = guestenv.run(
+        SETUP
+        + FAMILIES
+        + """
+from ops.judge.task import TaskError
+try:
+    play(bracket(), look, family="narrow")
+except TaskError as error:
+    print(json.dumps(str(error)))
+"""
+    )
+    assert found == "family 'narrow': outputs differ in shape or dtype from those of make_inputs"
+
+
+def test_a_scalar_leaves_with_the_input_and_not_before_the_clock_starts() -> None:
+    found = guestenv.run(
+        SETUP
+        + FAMILIES
+        + """
+play(bracket(), look, family="huge")
+print(json.dumps(seen[0][1:]))
+"""
+    )
+    described, scalars = found
+    assert described[1] == {"scalar": 0}
+    assert scalars == [0.25]
+
+
+def test_a_task_that_raises_is_the_bundles_fault_and_want_of_memory_is_not() -> None:
+    found = guestenv.run(
+        SETUP
+        + """
+from ops.judge.task import TaskError
+said = []
+for body in ("raise KeyError('k')", "raise RuntimeError('sizes differ')", "raise RuntimeError('cannot allocate memory')", "x[9]"):
+    open(os.path.join(folder, "task.py"), "w").write(f'''
+import torch
+def make_inputs(case, generator, device):
+    return (torch.randn(4, 4, generator=generator, device=device),)
+def reference(x):
+    {body}
+''')
+    try:
+        bracket().tax("main")
+    except (TaskError, RuntimeError) as error:
+        said.append(f"{type(error).__name__}: {error}"[:60])
+print(json.dumps(said))
+"""
+    )
+    assert [line.split(":")[0] for line in found] == ["TaskError", "TaskError", "RuntimeError", "TaskError"], found
+    assert found[0] == "TaskError: task.py: reference: KeyError: 'k'"
