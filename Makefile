@@ -1,6 +1,6 @@
 # The commands of this checkout. `make demo` and `make test` work on a fresh Debian 12; each says what it installs.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test conformance lint docs clean
+.PHONY: help setup demo test conformance bench lint docs clean
 bin := .venv/bin
 
 help: ## what there is
@@ -17,6 +17,9 @@ test: lint ## lint, then every test but the conformance suite
 
 conformance: setup ## hostile and cheating candidates against every sandbox that this machine has
 	$(bin)/pytest -m conformance $(PYTEST_ARGS)
+
+bench: setup ## what containers cost here: medians and ratios of one run
+	$(bin)/python scripts/bench.py $(BENCH_ARGS)
 
 lint: setup ## ruff, mypy strict, import contracts
 	$(bin)/ruff check .

@@ -58,3 +58,8 @@ def gpus() -> list[dict[str, str]]:
         return found
     finally:
         pynvml.nvmlShutdown()
+
+
+def driver(gpu: str | None) -> str:
+    """Version of the driver behind a GPU; empty on a CPU."""
+    return next((found["driver"] for found in gpus() if found["uuid"] == gpu), "") if gpu else ""

@@ -65,6 +65,9 @@ class FakeLab:
     def describe(self) -> dict[str, Any]:
         return {"engine": "fake", "fake": True}
 
+    def close(self) -> None:
+        """Nothing was prepared."""
+
     def _ask(self, what: str) -> None:
         self.asked.append(what)
         if len(self.asked) <= self.faults:

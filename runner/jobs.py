@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from images.api import Image
 from runner import devices
@@ -41,41 +42,35 @@ class Jobs:
     memory_bytes: int = 4 << 30
     wall_s: float = UNIT_S
 
-    def judge(self, unit: str, folder: Path) -> Job:
-        """Sees the frozen bundle and the arms' link folders; the only one that may write anywhere."""
+    def blank(self, role: Literal["judge", "guest"], name: str, link: Path, place: Path, idle_s: float) -> Job:
+        """Sees the socket in `link`, and `place`: the frozen bundle, or a guest's projection of it. Writes nothing on the host."""
+        limits = Limits(self.wall_s + idle_s, memory_bytes=self.memory_bytes, cpus=devices.cpu_split()[1])
+        return self._judge(name, link, place, limits) if role == "judge" else self._guest(name, link, place, limits)
+
+    def _judge(self, name: str, link: Path, place: Path, limits: Limits) -> Job:
+        # file_bytes also caps a memfd, and the judge makes every tensor of a call
+        room = {"memory_bytes": 2 * self.memory_bytes, "file_bytes": self.memory_bytes}
         return Job(
-            name=f"assay-{unit}-judge",
+            name=f"assay-{name}",
             role="judge",
-            argv=("-I", "/judge/ops/judge/main.py", "/control/c", "/links", "/task", self.device),
+            argv=("-I", "/judge/ops/judge/main.py", self.device),
             image=self.image,
             env=ENV,
-            mounts=(
-                Mount(ROOT / "ops", "/judge/ops"),
-                Mount(folder / "task", "/task"),
-                Mount(folder / "control", "/control"),
-                Mount(folder / "links", "/links", writable=True),
-            ),
-            # file_bytes also caps a memfd, and the judge makes every tensor of a call
-            limits=Limits(
-                self.wall_s,
-                memory_bytes=2 * self.memory_bytes,
-                file_bytes=self.memory_bytes,
-                cpus=devices.cpu_split()[0],
-            ),
+            mounts=(Mount(link, "/link"), Mount(place, "/task"), Mount(ROOT / "ops", "/judge/ops")),
+            limits=replace(limits, cpus=devices.cpu_split()[0], **room),
             uid=JUDGE_UID,
             gpu=self.gpu,
         )
 
-    def guest(self, unit: str, arm: str, folder: Path) -> Job:
-        """Sees its own link to the judge and its own projection of the bundle, read-only."""
+    def _guest(self, name: str, link: Path, place: Path, limits: Limits) -> Job:
         return Job(
-            name=f"assay-{unit}-{arm}",
+            name=f"assay-{name}",
             role="guest",
             argv=("-I", "/shim/main.py", self.device),
             image=self.image,
             env=INTERPRETER if self.device == "cpu" else ENV,
-            mounts=(Mount(folder / "links" / arm, "/link"), Mount(folder / "arms" / arm, "/bundle"), SHIM),
-            limits=Limits(self.wall_s, memory_bytes=self.memory_bytes, cpus=devices.cpu_split()[1]),
+            mounts=(Mount(link, "/link"), Mount(place, "/bundle"), SHIM),
+            limits=limits,
             uid=GUEST_UID,
             gpu=self.gpu,
         )

@@ -67,3 +67,6 @@ class Lab(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """Engine, image, device facts for `EpisodeStarted.environment`."""
+
+    def close(self) -> None:
+        """Nothing more will be asked: what was prepared ahead is destroyed."""

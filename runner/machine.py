@@ -56,7 +56,7 @@ def machine(wanted: Wanted, home: Path) -> Machine:
     gpu = host.gpu(wanted.device)
     sandbox = find(wanted.engine)  # type: ignore[arg-type]
     image = _image(wanted, sandbox.name, home)
-    lab = SandboxLab(sandbox, image, wanted.device, gpu["uuid"] if gpu else None)
+    lab = SandboxLab(sandbox, image, wanted.device, gpu["uuid"] if gpu else None, warm=True)
     return Machine(lab, sandbox.name, wanted.device, gpu["name"] if gpu else "cpu-interpreter")
 
 

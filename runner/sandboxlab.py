@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from eventstore.facts import Pair
@@ -13,13 +13,17 @@ from runner import devices
 from runner.bundle import Bundle, project
 from runner.jobs import UNIT_S, Jobs
 from runner.lab import Built, PairPlan
-from runner.unit import Unit, release, workspace
-from sandbox.api import Outcome, Sandbox
+from runner.unit import Unit
+from runner.warm import Pool
+from runner.workspace import release, workspace
+from sandbox.api import Outcome, Sandbox, SandboxFault
+
+BASELINE_AND_NEWCOMER = 2
 
 
 @dataclass(frozen=True)
 class SandboxLab:
-    """Builds and measures in containers of `sandbox`."""
+    """Builds and measures in containers of `sandbox`. Warm, it prepares the next unit's containers ahead; `close` ends those."""
 
     sandbox: Sandbox
     image: Image
@@ -28,10 +32,12 @@ class SandboxLab:
     gpu: str | None = None
     memory_bytes: int = 4 << 30
     wall_s: float = UNIT_S
+    warm: bool = False
+    pool: Pool = field(init=False, repr=False)
 
-    @property
-    def jobs(self) -> Jobs:
-        return Jobs(self.image, self.device, self.gpu, self.memory_bytes, self.wall_s)
+    def __post_init__(self) -> None:
+        jobs = Jobs(self.image, self.device, self.gpu, self.memory_bytes, self.wall_s)
+        object.__setattr__(self, "pool", Pool(self.sandbox, jobs))
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -43,15 +49,28 @@ class SandboxLab:
 
     def build(self, bundle: Bundle, source: bytes, unit: str) -> Built:
         """Import the source in a container without a GPU; see sandbox/guest/build.py for the claim."""
+        self._prepare(bundle, BASELINE_AND_NEWCOMER)
         with workspace() as folder:
             place = folder / "bundle"
             project(bundle, place)
             release(source, place)
-            return _built(self.sandbox.run(self.jobs.build(unit, place, bundle.entry)))
+            return _built(self.sandbox.run(self.pool.jobs.build(unit, place, bundle.entry)))
 
     def pair(self, bundle: Bundle, plan: PairPlan) -> Pair:
-        with workspace() as folder, ExitStack() as stack:
-            return Unit(self.sandbox, self.jobs, bundle, plan, folder, stack).run()
+        with ExitStack() as stack:
+            pair = Unit(self.pool, bundle, plan, stack).run()
+        self._prepare(bundle, len(plan.arms))
+        return pair
+
+    def close(self) -> None:
+        self.pool.close()
+
+    def _prepare(self, bundle: Bundle, guests: int) -> None:
+        """Blanks for the next unit import while its source is awaited, built or decided upon. An engine that cannot start them
+        now is told of when the unit takes its own."""
+        if self.warm:
+            with suppress(SandboxFault):
+                self.pool.fill(bundle.digest, guests)
 
 
 def _built(outcome: Outcome) -> Built:

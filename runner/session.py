@@ -143,7 +143,8 @@ def space_digest(operator: str, points: list[Point]) -> str:
 
 
 def _work(ctx: Context, state: State) -> State:
-    state = pipeline.run(ctx, state)
+    with contextlib.closing(ctx.lab):
+        state = pipeline.run(ctx, state)
     episode.write_artifacts(ctx.log, state, ctx.log.home)
     return state
 

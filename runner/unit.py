@@ -7,29 +7,24 @@ randomised blocks with every other arm frozen, destroyed, and the baseline is me
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
-import shutil
-import socket
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from eventstore.facts import Pair, Series
 from ops import wire
 from runner import devices
+from runner.blank import START_S, Blank
 from runner.bundle import Bundle, BundleError, check_intact, project, write
-from runner.jobs import JUDGE_UID, Jobs
 from runner.lab import PairPlan
-from sandbox.api import Job, Running, Sandbox, SandboxFault
+from runner.warm import Pool
+from runner.workspace import release
+from sandbox.api import Running, SandboxFault
 
-START_S = 120.0
-"""A container has this long to import torch and connect."""
 LOAD_S = 60.0
 NEWCOMER_S = 400.0
 """An arm other than the baseline may use the judge for so long in one unit: no candidate outlives the unit's own limit."""
@@ -48,12 +43,11 @@ class GuestFailed(Exception):
 class Unit:
     """State of one unit while it runs."""
 
-    sandbox: Sandbox
-    jobs: Jobs
+    pool: Pool
     bundle: Bundle
     plan: PairPlan
-    folder: Path
     stack: ExitStack
+    guests: dict[str, Blank] = field(default_factory=dict)
     series: list[Series] = field(default_factory=list)
     running: dict[str, Running] = field(default_factory=dict)
     claims: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -65,14 +59,10 @@ class Unit:
     decks: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """Arm and case -> hidden families still to come, shuffled; all of them come before any comes again."""
 
-    def __post_init__(self) -> None:
-        # a guest sees the host's path of its mounts: it must not read there which role it plays
-        self.alias = {arm.name: secrets.token_hex(4) for arm in self.plan.arms}
-
     def run(self) -> Pair:
         plan, newcomer = self.plan, self.plan.arms[-1].name
         established = [arm.name for arm in plan.arms[:-1]]
-        self._start()
+        self._take()
         self._open()
         for arm in [*established, newcomer]:
             self._attach(arm)
@@ -91,7 +81,7 @@ class Unit:
         for arm in established:
             self._destroy(arm)
         closed = self._ask({"op": "close"}, 10.0)
-        intact = check_intact(self.bundle, self.folder / "task") and self._sources_intact()
+        intact = check_intact(self.bundle, self.judge.place) and self._sources_intact()
         self.outcomes["judge"] = dict(self.running["judge"].kill().evidence())
         return Pair(
             unit=plan.unit,
@@ -100,50 +90,30 @@ class Unit:
             secret=closed["secret"],
             claims=self.claims,
             outcomes=self.outcomes,
-            device={"states": self.states, "tax_ns": self.tax_ns},
+            device={"states": self.states, "tax_ns": self.tax_ns, "warm": self.warm},
             bundle_intact=intact,
         )
 
     # setup ----------------------------------------------------------------------------------------------------------
 
-    def _start(self) -> None:
-        """Judge and blank guests, side by side: importing torch takes seconds."""
-        folder = self.folder
-        write(self.bundle, folder / "task")
-        (folder / "control").mkdir(mode=0o755)
-        os.chown(folder / "control", JUDGE_UID, JUDGE_UID)
-        self.door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.stack.callback(self.door.close)
-        self.door.bind(str(folder / "control" / "c"))
-        os.chmod(folder / "control" / "c", 0o666)
-        self.door.listen(1)
-        (folder / "links").mkdir(mode=0o755)
+    def _take(self) -> None:
+        """Judge and blank guests, side by side: those that are not warm yet import torch at the same time."""
+        self.judge = self._one("judge", self.pool.take("judge", self.bundle.digest))
         for arm in self.plan.arms:
-            link = folder / "links" / self.alias[arm.name]
-            link.mkdir(mode=0o755)
-            os.chown(link, JUDGE_UID, JUDGE_UID)
-            project(self.bundle, folder / "arms" / self.alias[arm.name])
-        self._launch("judge", self.jobs.judge(self.plan.unit, folder))
-        for arm in self.plan.arms:
-            self._launch(arm.name, self.jobs.guest(self.plan.unit, self.alias[arm.name], folder))
+            self.guests[arm.name] = self._one(arm.name, self.pool.take("guest", self.bundle.digest))
+        self.warm = {name: blank.warm for name, blank in [("judge", self.judge), *self.guests.items()]}
+        self.stack.enter_context(self.pool.still())
 
-    def _launch(self, name: str, job: Job) -> None:
-        self.running[name] = self.stack.enter_context(self.sandbox.start(job))
+    def _one(self, name: str, blank: Blank) -> Blank:
+        self.stack.enter_context(blank)
+        self.running[name] = blank.running
+        return blank
 
     def _open(self) -> None:
-        self.door.settimeout(0.2)
-        deadline = time.monotonic() + START_S
-        while True:
-            try:
-                self.control, _ = self.door.accept()
-                break
-            except TimeoutError:
-                self._judge_alive()
-                if time.monotonic() > deadline:
-                    raise SandboxFault("the judge did not connect in time") from None
-        self.stack.callback(self.control.close)
-        arms = [self.alias[arm.name] for arm in self.plan.arms]
-        opened = self._ask({"op": "open", "arms": arms, "spin": self.jobs.device == "cuda"}, START_S)
+        """The judge gets the frozen bundle, and nobody else."""
+        write(self.bundle, self.judge.place)
+        self.control = self.judge.ready()
+        opened = self._ask({"op": "open", "spin": self.pool.jobs.device == "cuda"}, START_S)
         if "families" not in opened:
             raise SandboxFault(f"judge: open: {opened}")
         wanted = self.plan.families
@@ -155,11 +125,14 @@ class Unit:
         self.claims["judge"] = {k: opened[k] for k in ("python", "torch")}
 
     def _attach(self, arm: str) -> None:
-        answer = self._ask({"op": "attach", "arm": self.alias[arm], "timeout_s": START_S}, START_S + 5)
+        """Hand a blank guest's only connection to the judge. Its source does not exist yet: what fails here is our failure."""
+        guest = self.guests[arm]
+        project(self.bundle, guest.place)
+        with guest.ready() as sock:
+            answer = self._ask({"op": "attach", "arm": arm, "timeout_s": START_S}, START_S + 5, (sock.fileno(),))
         if "hello" not in answer:
-            # the candidate's source does not exist yet, so this is our failure, not its
             ended = self.running[arm].kill()
-            raise SandboxFault(f"guest {arm} did not connect: {answer} {ended.status} {ended.stderr.text()[-500:]}")
+            raise SandboxFault(f"guest {arm} did not answer: {answer} {ended.status} {ended.stderr.text()[-500:]}")
         self.claims[arm] = {"hello": answer["hello"]}
 
     def _freeze_all(self) -> None:
@@ -172,9 +145,9 @@ class Unit:
     def _admit(self, arm: str) -> None:
         """Release the arm's source, load it, verify it on every case and hidden family."""
         source = next(a.source for a in self.plan.arms if a.name == arm)
-        release(source, self.folder / "arms" / self.alias[arm])
+        release(source, self.guests[arm].place)
         with self._awake(arm):
-            order = {"op": "load", "arm": self.alias[arm], "entry": self.bundle.entry, "timeout_s": LOAD_S}
+            order = {"op": "load", "arm": arm, "entry": self.bundle.entry, "timeout_s": LOAD_S}
             answer = self._ask(order, LOAD_S + 5)
             self.claims[arm]["load"] = answer.get("claim", {})
             if answer.get("claim") != {"ok": True}:
@@ -216,7 +189,7 @@ class Unit:
                         self._calls(arm, case, block, self.plan.calls)
                 if self._failed(arm) and arm not in self.out:
                     self._give_up(arm)
-            self.states.append({"block": block, **devices.state(self.jobs.gpu)})
+            self.states.append({"block": block, **devices.state(self.pool.jobs.gpu)})
 
     @contextmanager
     def _awake(self, arm: str) -> Iterator[None]:
@@ -263,7 +236,7 @@ class Unit:
         timeout = self.plan.call_timeout_s
         if self.spent.get(arm, 0.0) > NEWCOMER_S and arm != self.plan.arms[0].name:
             return self._blame(arm, "timeout")
-        order = {"op": "series", "arm": self.alias[arm], "case": case, "family": family, "calls": calls}
+        order = {"op": "series", "arm": arm, "case": case, "family": family, "calls": calls}
         started = time.monotonic()
         answer = self._ask({**order, "timeout_s": timeout}, calls * (2 * timeout + 30.0))
         self.spent[arm] = self.spent.get(arm, 0.0) + time.monotonic() - started
@@ -325,7 +298,7 @@ class Unit:
     def _sources_intact(self) -> bool:
         """No guest changed what it was given (its folder is mounted read-only; this looks, it does not assume)."""
         for arm in self.plan.arms:
-            place = self.folder / "arms" / self.alias[arm.name]
+            place = self.guests[arm.name].place
             kernel = place / "kernel.py"
             if kernel.exists() and kernel.read_bytes() != arm.source:
                 return False
@@ -336,11 +309,11 @@ class Unit:
                 return False
         return True
 
-    def _ask(self, order: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def _ask(self, order: dict[str, Any], timeout_s: float, fds: tuple[int, ...] = ()) -> dict[str, Any]:
         """One operation of the judge. Whatever goes wrong with the judge is our fault."""
         self.control.settimeout(timeout_s)
         try:
-            wire.send(self.control, order)
+            wire.send(self.control, order, fds)
             answer, _ = wire.receive(self.control)
         except (wire.WireError, TimeoutError) as error:
             self._judge_alive()
@@ -355,45 +328,3 @@ class Unit:
         ended = self.running["judge"].poll()
         if ended is not None:
             raise SandboxFault(f"the judge ended ({ended.status} {ended.exit_code}): {ended.stderr.text()[-1500:]}")
-
-
-def release(source: bytes, place: Path) -> None:
-    """Put the source where the guest's read-only mount shows it. Written beside, then renamed: never seen half."""
-    fd, name = tempfile.mkstemp(dir=place.parent)
-    with os.fdopen(fd, "wb") as file:
-        file.write(source)
-    os.chmod(name, 0o444)
-    os.rename(name, place / "kernel.py")
-
-
-@contextmanager
-def workspace() -> Iterator[Path]:
-    """A short path (a Unix socket's name is at most 107 bytes), readable by the containers' uids, gone afterwards."""
-    _sweep()
-    folder = Path(tempfile.mkdtemp(prefix=f"assay-{os.getpid()}-{_space()}-"))
-    os.chmod(folder, 0o711)
-    (folder / "arms").mkdir(mode=0o711)
-    try:
-        yield folder
-    finally:
-        _remove(folder)
-
-
-def _sweep() -> None:
-    """Remove the workspaces of runners that were killed. A folder names its runner's pid and pid namespace: where that is another
-    one, the number means nothing here and the folder is left alone."""
-    for left in Path(tempfile.gettempdir()).glob(f"assay-*-{_space()}-*"):
-        pid = left.name.split("-")[1]
-        if pid.isdigit() and not Path("/proc", pid).exists() and (left / "arms").is_dir() and left.owner() == "root":
-            _remove(left)
-
-
-def _space() -> int:
-    return os.stat("/proc/self/ns/pid").st_ino
-
-
-def _remove(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        if path.is_dir() and not path.is_symlink():
-            os.chmod(path, 0o700)
-    shutil.rmtree(folder)

@@ -48,8 +48,8 @@ class Sample:
 class Guest:
     """The judge's end of one arm's connection. Everything read from it is a claim."""
 
-    def __init__(self, sock: socket.socket, hello: dict[str, Any]) -> None:
-        self.sock, self.hello, self.gone = sock, hello, False
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock, self.gone = sock, False
 
     def ask(self, message: dict[str, Any], timeout_s: float, fds: tuple[int, ...] = ()) -> dict[str, Any]:
         """Send and wait for one answer (which carries no fds)."""

@@ -1,8 +1,9 @@
 """The judge container's program: obeys the host over one socket, speaks to guests over others, never imports a candidate.
 
-Arguments: control socket, folder of links (one subfolder per arm), folder of the frozen bundle, device. Operations of the host, one
-JSON object each: `open`, `attach`, `load`, `series`, `close`. The host decides what is called and when (it freezes and thaws the
-guests in between); this process decides what is right and how long it took.
+Argument: the device. It connects to the host's socket when it has imported all; the frozen bundle lies in its folder when the host
+says `open`. Operations of the host, one JSON object each: `open`, `attach` (with a guest's connection), `load`, `series`, `close`.
+The host decides what is called and when (it freezes and thaws the guests in between); this process decides what is right and how
+long it took.
 """
 
 from __future__ import annotations
@@ -21,31 +22,26 @@ from ops import wire
 from ops.judge.bracket import Bracket, Guest, Sample
 from ops.judge.task import Task, TaskError
 
+LINK = "/link/s"
+TASK = "/task"
+
 
 class Judge:
     """State of one measurement unit."""
 
-    def __init__(self, links: str, bundle: str, device: str) -> None:
-        self.links, self.bundle, self.device = links, bundle, device
+    def __init__(self, device: str) -> None:
+        self.device = device
         self.guests: dict[str, Guest] = {}
-        self.doors: dict[str, socket.socket] = {}
         self.bracket: Bracket | None = None
         self.spin = False
 
     def open(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Load the task and bind one socket per arm. Answers the versions the judge runs on and each case's families."""
+        """Load the task. Answers the versions the judge runs on and each case's families."""
         self.spin = bool(order["spin"])
-        task = Task(os.path.join(self.bundle, "task.py"), self.device)
-        with open(os.path.join(self.bundle, "cases.json"), encoding="utf-8") as file:
+        task = Task(os.path.join(TASK, "task.py"), self.device)
+        with open(os.path.join(TASK, "cases.json"), encoding="utf-8") as file:
             cases = {c["case_id"]: {**c.get("parameters", {}), "case_id": c["case_id"]} for c in json.load(file)}
         self.bracket = Bracket(task, cases, self.device, self.spin)
-        for arm in order["arms"]:
-            path = os.path.join(self.links, arm, "s")
-            door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            door.bind(path)
-            os.chmod(path, 0o666)
-            door.listen(1)
-            self.doors[arm] = door
         return {
             "ok": True,
             "python": sys.version.split()[0],
@@ -55,17 +51,10 @@ class Judge:
         }
 
     def attach(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Wait for the arm's guest; afterwards its door is gone and nobody else can connect."""
-        door = self.doors.pop(order["arm"])
-        door.settimeout(order["timeout_s"])
-        try:
-            sock, _ = door.accept()
-        finally:
-            door.close()
-            os.unlink(os.path.join(self.links, order["arm"], "s"))
-        sock.settimeout(order["timeout_s"])
-        hello, _ = wire.receive(sock)
-        self.guests[order["arm"]] = Guest(sock, hello)
+        """Take over a guest's connection, by descriptor, and tell the guest that it is assigned."""
+        guest = Guest(socket.socket(fileno=order["fd"]))
+        hello = guest.ask({"op": "begin"}, order["timeout_s"])
+        self.guests[order["arm"]] = guest
         said = {key: wire.clean(hello.get(key, ""), 100) for key in ("python", "torch", "triton", "device")}
         return {"ok": True, "hello": said}
 
@@ -95,11 +84,10 @@ class Judge:
 
 
 def main() -> None:
-    control, links, bundle, device = sys.argv[1:5]
     torch.set_num_threads(1)
-    judge = Judge(links, bundle, device)
+    judge = Judge(sys.argv[1])
     host = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    host.connect(control)
+    host.connect(LINK)
     operations = {
         "open": judge.open,
         "attach": judge.attach,
@@ -108,9 +96,9 @@ def main() -> None:
         "close": judge.close,
     }
     while True:
-        order, _ = wire.receive(host)
+        order, fds = wire.receive(host, max_fds=1)
         try:
-            answer = operations[order["op"]](order)
+            answer = operations[order["op"]]({**order, "fd": fds[0]} if fds else order)
             wire.encode(answer)
         except TaskError as error:
             answer = {"task_error": wire.clean(error)}

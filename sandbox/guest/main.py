@@ -3,8 +3,8 @@
 Untrusted by definition: the candidate shares this process and may rewrite all of it. It can only lose by that, because the
 judge believes nothing from here but the bytes in the output slot at the time it takes its own copy.
 
-Torch and triton are imported before the candidate's source is known; the source is released through the read-only bundle folder
-when the judge says `load`. One guest serves one candidate once.
+Torch and triton are imported before the candidate, or even the bundle, is known; then it connects and waits for `begin`. The source
+is released through the read-only bundle folder when the judge says `load`. One guest serves one candidate once.
 """
 
 from __future__ import annotations
@@ -28,20 +28,6 @@ LINK = "/link/s"
 SOURCE = "/bundle/kernel.py"
 DETAIL = 2000
 """Characters of an error's text that are passed on."""
-
-
-def connect(deadline_s: float) -> socket.socket:
-    """The judge binds its socket when it is ready; until then the path does not exist."""
-    end = time.monotonic() + deadline_s
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    while True:
-        try:
-            sock.connect(LINK)
-            return sock
-        except (FileNotFoundError, ConnectionRefusedError, PermissionError):  # bound, not yet opened to us
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.01)
 
 
 def describe(error: BaseException) -> str:
@@ -134,9 +120,11 @@ def main() -> None:
     warnings.filterwarnings("ignore", message="The given buffer is not writable")
     device = sys.argv[1]
     torch.set_num_threads(1)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.connect(LINK)
+    wire.receive(sock)  # `begin`: until then a blank, without a context on any GPU
     if device == "cuda":
         torch.zeros(1, device="cuda")
-    sock = connect(120.0)
     wire.send(
         sock,
         {

@@ -35,7 +35,7 @@ def bracket(kind=Bracket, **case):
 
 def play(judge, behave, calls=1, timeout_s=5.0, family=""):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    guest = Guest(ours, {})
+    guest = Guest(ours)
     def run():
         try:
             for _ in range(calls):
@@ -165,7 +165,7 @@ def late(sock, order):
     time.sleep(1.0)
 judge = bracket()
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-guest = Guest(ours, {})
+guest = Guest(ours)
 threading.Thread(target=lambda: late(theirs, wire.receive(theirs, max_fds=1)[0]), daemon=True).start()
 print(json.dumps([judge.call(guest, "main", "", 0.3).why, judge.call(guest, "main", "", 0.3).why]))
 """
