@@ -51,7 +51,7 @@ CLOSED_TREES = ("/proc", "/sys", "/dev", "/run", "/var/run", "/etc", "/boot", "/
 SYSTEM_FOLDERS = ("/usr", "/opt", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin")
 IMAGE_FILES = ("/etc/ld.so.cache",)
 """The only host configuration that an image may show: which library lies where."""
-TAKEN_TARGETS = ("/proc", "/sys", "/dev", "/tmp", "/etc", *SYSTEM_FOLDERS)
+TAKEN_TARGETS = ("/proc", "/sys", "/dev", "/tmp", "/etc", "/canary.py", *SYSTEM_FOLDERS)
 
 JOIN = """set -eu
 [ "$PPID" = "$1" ]; shift
@@ -64,8 +64,9 @@ exec "$@"
 the parent-death signal already set, and ends at once if the parent died before that: no job runs without its runner."""
 
 
-GATE = 'kill -STOP $$; exec "$0" "$@"'
-"""A Docker job waits here, stopped, until its cgroups are known: one that ends at once would take its counters along."""
+CANARY = "/canary.py"
+"""The program that each container runs first, from a read-only bind of ours (see `sandbox.canary`)."""
+CANARY_FLAGS = ("-I", "-S", "-E", CANARY)
 
 
 class JobRefused(SandboxError):
@@ -89,6 +90,8 @@ class Host:
     gpus: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """UUID -> device nodes."""
     bwrap: str = "/usr/bin/bwrap"
+    canary: str = "/usr/share/assay/canary.py"
+    """Where our own first program lies on the host."""
 
 
 # --- what both engines share ------------------------------------------------------------------------------------------
@@ -205,7 +208,7 @@ def docker_config(job: Job, host: Host) -> dict[str, Any]:
     return {
         "create": {
             "image": job.image.engine_ref,
-            "entrypoint": ["/bin/sh", "-c", GATE, job.image.python],
+            "entrypoint": [job.image.python, *CANARY_FLAGS, job.image.python],
             "command": list(job.argv),
             "name": job.name,
             "user": f"{job.uid}:{job.uid}",
@@ -233,7 +236,7 @@ def docker_config(job: Job, host: Host) -> dict[str, Any]:
             "log_config": {"Type": "none", "Config": {}},
             "mem_limit": limits.memory_bytes,
             "memswap_limit": limits.memory_bytes,  # equal to mem_limit: no swap
-            "mounts": list(_docker_mounts(job)),
+            "mounts": list(_docker_mounts(job, host)),
             "network_mode": "none",
             "oom_score_adj": 1000,
             "pids_limit": limits.pids,
@@ -250,8 +253,9 @@ def docker_config(job: Job, host: Host) -> dict[str, Any]:
     }
 
 
-def _docker_mounts(job: Job) -> Iterator[dict[str, Any]]:
-    shown = [(str(b.source), b.target, False) for b in job.image.binds]
+def _docker_mounts(job: Job, host: Host) -> Iterator[dict[str, Any]]:
+    shown = [(host.canary, CANARY, False)]
+    shown += [(str(b.source), b.target, False) for b in job.image.binds]
     for source, target, writable in shown + [(str(m.source), m.target, m.writable) for m in job.mounts]:
         yield {
             "Type": "bind",
@@ -287,13 +291,15 @@ def bwrap_argv(
         *("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP"),
         *("--seccomp", str(seccomp_fd), "--json-status-fd", str(status_fd), "--chdir", "/tmp", "--"),
         *("/usr/bin/setpriv", "--reuid", str(job.uid), "--regid", str(job.uid), "--clear-groups", "--inh-caps=-all"),
-        *("--bounding-set=-all", "--no-new-privs", "--", job.image.python, *job.argv),
+        *("--bounding-set=-all", "--no-new-privs", "--"),
+        *(job.image.python, *CANARY_FLAGS, job.image.python, *job.argv),
     ]
 
 
 def _bwrap_files(job: Job, host: Host) -> Iterator[str]:
     limits = job.limits
     shown = sorted((b.target, str(b.source), "--ro-bind") for b in job.image.binds)
+    shown += [(CANARY, host.canary, "--ro-bind")]
     shown += [(m.target, str(m.source), "--bind" if m.writable else "--ro-bind") for m in job.mounts]
     made = {"/"}
     targets = {target for target, _, _ in shown}
