@@ -61,6 +61,9 @@ class Kernel:
     """v2: swap alone. v1: memory and swap together. None: this kernel counts no swap, and then caps none."""
     unified: bool = False
     cpus: str = ""
+    below: frozenset[str] = frozenset()
+    """Where the host itself has something mounted below a folder of the image (a driver's library, say): it comes along,
+    read-only."""
 
 
 def digest() -> str:
@@ -113,7 +116,7 @@ def _mounts(job: Job, text: str, kernel: Kernel) -> Iterator[str]:
     binds[policy.CANARY] = False
     yield from (f"mount {target}: missing" for target in ("/", "/tmp", "/dev/shm", *binds) if target not in seen)
     for point, (fstype, flags, _) in seen.items():
-        if point not in binds and not ENGINE_MOUNTS.fullmatch(point):
+        if point not in binds and point not in kernel.below and not ENGINE_MOUNTS.fullmatch(point):
             yield f"mount {point}: not asked for"
         # runc's own tmpfs above the v1 controllers, root's alone
         allowed = binds.get(point, WRITABLE.fullmatch(point) or (point, fstype) == ("/sys/fs/cgroup", "tmpfs"))
@@ -207,7 +210,16 @@ def kernel_of(pid: int, job: Job, host: policy.Host, engine: Literal["docker", "
         swap=cap("memory", "memory.memsw.limit_in_bytes", "memory.swap.max"),
         unified=unified,
         cpus=cap("cpuset", "cpuset.cpus", "cpuset.cpus") or "",
+        below=frozenset(_below(job, Path("/proc/self/mountinfo").read_text())),
     )
+
+
+def _below(job: Job, mountinfo: str) -> Iterator[str]:
+    """The host's mount points below the folders of the image, by their names inside."""
+    for point in [line.split()[4] for line in mountinfo.splitlines()]:
+        for bind in job.image.binds:
+            if point.startswith(f"{bind.source}/"):
+                yield bind.target + point.removeprefix(str(bind.source))
 
 
 class Gate:

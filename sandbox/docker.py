@@ -127,9 +127,12 @@ class DockerHandle:
         try:
             pidfd = os.pidfd_open(pid)
         except (OSError, ValueError) as error:
-            raise SandboxFault(f"{self._name}: ended before it was let go, or its daemon is a remote one") from error
+            raise SandboxFault(
+                f"{self._name}: ended before its limits were known, or its daemon is a remote one"
+            ) from error
         self.group = Group.of_pid(pid)
-        if not any(self.container in str(path) for path in self.group.paths()):
+        inside = any(self.container in str(path) for path in self.group.paths())
+        if not inside and not _ended(pidfd):  # one that has ended is in no group: the gate says what it had to say
             os.close(pidfd)
             raise SandboxFault(
                 f"{self._name}: process {pid} is not in container {self.container[:12]} (a remote daemon?)"
@@ -139,8 +142,7 @@ class DockerHandle:
     def _pump(self, stderr: Capture) -> None:
         """Read what has come. Raises SandboxFault when it ended before its limits were known."""
         assert self._pidfd is not None
-        got = canary.pump(self.sources)
-        if not got and select.select([self._pidfd], [], [], 0)[0]:
+        if not canary.pump(self.sources) and _ended(self._pidfd):
             raise SandboxFault(f"{self._name}: ended before its limits were known: {stderr.captured().text()[:500]}")
 
     def freeze(self) -> None:
@@ -213,6 +215,10 @@ def _hurry() -> None:
     with contextlib.suppress(PermissionError):
         policy_and_reset = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
         os.sched_setscheduler(threading.get_native_id(), policy_and_reset, os.sched_param(1))
+
+
+def _ended(pidfd: int) -> bool:
+    return bool(select.select([pidfd], [], [], 0)[0])
 
 
 def _is_so(api: docker.APIClient, container: str, *, paused: bool) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sandbox import canary, policy
-from sandbox.api import Job, SandboxFault
+from sandbox.api import Job, Mount, SandboxFault
 from sandbox.canary import Kernel, compare
 from sandbox.cgroups import Group
 
@@ -143,6 +143,20 @@ def test_a_cap_that_the_kernel_does_not_hold_is_named(change, message, true):
     assert [text[: len(message)] for text in found] == [message], found
 
 
+def test_what_the_host_has_mounted_below_a_folder_of_the_image_may_come_along_but_only_read_only(true):
+    job, report, kernel = true
+    library = "999 1 8:1 / /usr/lib/libcuda.so.1 {},nosuid,nodev - ext4 /dev/sda ro\n"
+    below = frozenset(
+        canary._below(job, "1 1 0:1 / / rw - ext4 a rw\n2 1 0:1 / /usr/lib/libcuda.so.1 rw - ext4 a rw\n")
+    )
+    assert below == {"/usr/lib/libcuda.so.1"}
+    for flag, found in (("ro", []), ("rw", ["mount /usr/lib/libcuda.so.1: writable"])):
+        said = {**report, "mounts": report["mounts"] + library.format(flag)}
+        assert compare(job, said, replace(kernel, below=below)) == found
+    said = {**report, "mounts": report["mounts"] + library.format("ro")}
+    assert compare(job, said, kernel) == ["mount /usr/lib/libcuda.so.1: not asked for"]
+
+
 def test_a_tmp_without_a_cap_on_inodes_is_named(true, engine):
     job, report, kernel = true
     if engine == "bwrap":
@@ -176,10 +190,9 @@ BWRAP: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
 }
 
 
+@pytest.mark.parametrize("engine", ["bwrap"], indirect=True)
 @pytest.mark.parametrize("limit", BWRAP)
-def test_bubblewrap_without_one_argument_runs_nothing(limit, sandbox, job, engine, monkeypatch, tmp_path, nothing_left):
-    if engine != "bwrap":
-        pytest.skip("the other engine's arguments")
+def test_bubblewrap_without_one_argument_runs_nothing(limit, sandbox, job, monkeypatch, nothing_left):
     doctor, message = BWRAP[limit]
     whole = policy.bwrap_argv
     monkeypatch.setattr(policy, "bwrap_argv", lambda *a, **k: doctor(whole(*a, **k)))
@@ -200,14 +213,15 @@ DOCKER: dict[str, tuple[dict[str, Any], str]] = {
     "shm": ({"shm_size": 1 << 30}, "mount /dev/shm: size"),
     "device": ({"devices": ["/dev/fuse:/dev/fuse:rw"]}, "devices: fuse"),
     "rlimits": ({"ulimits": []}, "rlimit"),
+    "swap": ({"memswap_limit": 1 << 30}, "swap cap: 1073741824"),
+    "cpus": ({"cpuset_cpus": None}, "cpu set: .*, not"),
     "ipc": ({"ipc_mode": "host"}, "namespace ipc"),
 }
 
 
+@pytest.mark.parametrize("engine", ["docker"], indirect=True)
 @pytest.mark.parametrize("limit", [*DOCKER, "user"])
-def test_docker_without_one_argument_runs_nothing(limit, sandbox, job, engine, monkeypatch, nothing_left):
-    if engine != "docker":
-        pytest.skip("the other engine's arguments")
+def test_docker_without_one_argument_runs_nothing(limit, sandbox, job, monkeypatch, nothing_left):
     whole = policy.docker_config
 
     def doctored(*args: Any) -> dict[str, Any]:
@@ -220,7 +234,47 @@ def test_docker_without_one_argument_runs_nothing(limit, sandbox, job, engine, m
 
     monkeypatch.setattr(policy, "docker_config", doctored)
     with pytest.raises(SandboxFault, match="uid:" if limit == "user" else DOCKER[limit][1]):
-        sandbox.run(job(f"print({RAN!r})"))
+        sandbox.run(job(f"print({RAN!r})", cpus=(0,)))
+
+
+def writable_docker(whole: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    def doctored(*args: Any) -> dict[str, Any]:
+        config = whole(*args)
+        config["host"]["mounts"] = [{**mount, "ReadOnly": False} for mount in config["host"]["mounts"]]
+        return config
+
+    return doctored
+
+
+def test_a_folder_that_should_be_read_only_and_is_not_runs_nothing(sandbox, job, monkeypatch, tmp_path, nothing_left):
+    whole = policy.bwrap_argv
+    monkeypatch.setattr(policy, "docker_config", writable_docker(policy.docker_config))
+    monkeypatch.setattr(
+        policy, "bwrap_argv", lambda *a, **k: ["--bind" if w == "--ro-bind" else w for w in whole(*a, **k)]
+    )
+    tmp_path.chmod(0o755)
+    with pytest.raises(SandboxFault, match=r"(?=.*mount /canary.py: writable)(?=.*mount /bundle: writable)"):
+        sandbox.run(job(f"print({RAN!r})", mounts=(Mount(tmp_path, "/bundle"),)))
+
+
+@pytest.mark.parametrize("engine", ["bwrap"], indirect=True)
+@pytest.mark.parametrize("cap", ["memory", "swap", "pids", "cpu set"])
+def test_bubblewrap_whose_cgroup_lacks_a_cap_runs_nothing(cap, sandbox, job, monkeypatch, nothing_left):
+    whole = Group._cap
+    wide = {"memory": {"memory_bytes": 2 << 30}, "pids": {"pids": 4096}, "cpu set": {"cpus": ()}}
+
+    def doctored(group: Group, limits: Any) -> None:
+        if cap == "swap":
+            path = group.dirs.get("memory", group.dirs.get("unified"))
+            v1 = path / "memory.memsw.limit_in_bytes"
+            whole(group, limits)
+            (v1 if v1.exists() else path / "memory.swap.max").write_text(str(2 << 30))
+        else:
+            whole(group, replace(limits, **wide[cap]))
+
+    monkeypatch.setattr(Group, "_cap", doctored)
+    with pytest.raises(SandboxFault, match=f"limits not in force: {cap}"):
+        sandbox.run(job(f"print({RAN!r})", cpus=(0,)))
 
 
 # --- a report that is none --------------------------------------------------------------------------------------------
@@ -234,7 +288,7 @@ def test_docker_without_one_argument_runs_nothing(limit, sandbox, job, engine, m
         ("import os, signal; print('[]', flush=True); os.kill(os.getpid(), signal.SIGSTOP)", "cannot be read"),
         ("import os, signal; print('{}\\n{}', flush=True); os.kill(os.getpid(), signal.SIGSTOP)", "more than one"),
         ("import time; time.sleep(60)", "no report of its limits"),
-        ("print('x' * (1 << 20), end='')", "no report of its limits"),
+        ("print('x' * (1 << 20), end='')", "limits were known|no report of its limits"),
     ],
 )
 def test_without_a_report_nothing_runs(program, message, sandbox, job, monkeypatch, tmp_path, nothing_left):
