@@ -1,4 +1,4 @@
-"""bubblewrap as an engine: no daemon, 5 ms to start, runs host images; caps come from our own cgroups.
+"""bubblewrap as an engine: no daemon, a fraction of Docker's start, runs host images; caps come from our own cgroups.
 
 `bwrap` starts as root and the job drops to a real unprivileged uid by setpriv inside. (`bwrap --uid` would leave it
 as the host's root behind a user namespace: it could then read root-only files and the launcher's environment.)
@@ -59,7 +59,7 @@ class BwrapSandbox:
             "freezer": cgroups.freezer(),
             "seccomp": seccomp.digest(),
             "canary": canary.digest(),
-            "tmp_inodes": "no cap of its own: bounded by the memory cap",
+            "tmp_inodes": "capped",
         }
 
     def reap(self) -> list[str]:
@@ -102,7 +102,7 @@ class BwrapHandle:
         program = seccomp.program_fd()
         self._open += reads
         here = host.current()
-        gate = canary.Gate(self._job, here, "bwrap")
+        gate = canary.Gate(self._job, here)
         try:
             self._process = subprocess.Popen(
                 policy.bwrap_argv(

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sandbox import policy
 from sandbox.api import Job, SandboxFault
@@ -51,7 +51,6 @@ PAGE = 4096
 class Kernel:
     """What the host knows by itself: its own namespaces, and the caps of the cgroups that the process is in."""
 
-    engine: Literal["docker", "bwrap"]
     rlimits: Mapping[str, int]
     namespaces: Mapping[str, str]
     devices: tuple[str, ...] = ()
@@ -122,8 +121,7 @@ def _mounts(job: Job, text: str, kernel: Kernel) -> Iterator[str]:
         allowed = binds.get(point, WRITABLE.fullmatch(point) or (point, fstype) == ("/sys/fs/cgroup", "tmpfs"))
         if "rw" in flags and not allowed:
             yield f"mount {point}: writable"
-    inodes = limits.tmp_inodes if kernel.engine == "docker" else None  # bubblewrap has no option for it
-    for point, size, count in (("/tmp", limits.tmp_bytes, inodes), ("/dev/shm", limits.shm_bytes, None)):
+    for point, size, count in (("/tmp", limits.tmp_bytes, limits.tmp_inodes), ("/dev/shm", limits.shm_bytes, None)):
         if point in seen:
             yield from _tmpfs(point, *seen[point], size, count)
 
@@ -188,7 +186,7 @@ def _cpus(text: str) -> set[int]:
 # --- reading and releasing --------------------------------------------------------------------------------------------
 
 
-def kernel_of(pid: int, job: Job, host: policy.Host, engine: Literal["docker", "bwrap"]) -> Kernel:
+def kernel_of(pid: int, job: Job, host: policy.Host) -> Kernel:
     """The caps of the cgroups in which a process really is, on v1, v2 and the hybrid."""
     dirs = Group.of_pid(pid).dirs
     unified = UNIFIED in dirs
@@ -201,7 +199,6 @@ def kernel_of(pid: int, job: Job, host: policy.Host, engine: Literal["docker", "
             return None
 
     return Kernel(
-        engine=engine,
         rlimits=policy.resource_limits(job, host),
         namespaces={name: os.readlink(f"/proc/self/ns/{name}") for name in NAMESPACES},
         devices=policy.gpu_nodes(job, host),
@@ -225,8 +222,8 @@ def _below(job: Job, mountinfo: str) -> Iterator[str]:
 class Gate:
     """Takes a container's output until its report is complete and true; from then on all of it is the job's."""
 
-    def __init__(self, job: Job, host: policy.Host, engine: Literal["docker", "bwrap"]) -> None:
-        self._job, self._host, self._engine = job, host, engine
+    def __init__(self, job: Job, host: policy.Host) -> None:
+        self._job, self._host = job, host
         self._sink: Callable[[bytes], None] | None = None
         self._said = b""
 
@@ -259,7 +256,7 @@ class Gate:
         if more or len(stopped) != 1:
             raise SandboxFault(f"{self._job.name}: more than one report of its limits")
         try:
-            kernel = kernel_of(stopped[0], self._job, self._host, self._engine)
+            kernel = kernel_of(stopped[0], self._job, self._host)
             missing = compare(self._job, json.loads(line), kernel)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
             raise SandboxFault(f"{self._job.name}: its report of limits cannot be read: {error!r}") from error

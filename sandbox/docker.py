@@ -50,7 +50,7 @@ class DockerSandbox:
         job = host.settled(job)
         here = host.current(self._daemon)
         config = policy.docker_config(job, here)
-        return Supervised(job, DockerHandle(job.name, config, canary.Gate(job, here, "docker")))
+        return Supervised(job, DockerHandle(job.name, config, canary.Gate(job, here)))
 
     def run(self, job: Job) -> Outcome:
         with self.start(job) as running:

@@ -63,6 +63,11 @@ exec "$@"
 """Enters the cgroups between fork and exec: a thread-safe place that Python's own fork does not offer. It begins with
 the parent-death signal already set, and ends at once if the parent died before that: no job runs without its runner."""
 
+PRIVATE_MOUNTS = ("/usr/bin/unshare", "--mount", "--propagation", "private", "--")
+MAKE_TMP = 'mount -t tmpfs -o "$0" tmpfs /run && exec "$@"'
+"""Mounts what will be /tmp inside, since bubblewrap cannot cap inodes: in a mount namespace of its own, with which it
+vanishes, and over /run, of which no job is ever shown anything (`CLOSED_TREES`)."""
+
 
 CANARY = "/canary.py"
 """The program that each container runs first, from a read-only bind of ours (see `sandbox.canary`)."""
@@ -147,6 +152,10 @@ def resource_limits(job: Job, host: Host) -> dict[str, int]:
         "fsize": _capped(job.limits.file_bytes, host.file_max),
         "memlock": _capped(job.limits.memory_bytes, host.memlock_max),
     }
+
+
+def _tmp_options(job: Job) -> str:
+    return f"nosuid,nodev,size={job.limits.tmp_bytes},nr_inodes={job.limits.tmp_inodes},mode=1777"
 
 
 def _capped(wanted: int, most: int) -> int:
@@ -245,9 +254,7 @@ def docker_config(job: Job, host: Host) -> dict[str, Any]:
             "security_opt": ["no-new-privileges:true", f"seccomp={seccomp.docker_json()}"],
             "shm_size": limits.shm_bytes,
             # without `exec` Docker adds noexec, and Triton's launcher stub cannot be mapped
-            "tmpfs": {
-                "/tmp": f"rw,exec,nosuid,nodev,size={limits.tmp_bytes},nr_inodes={limits.tmp_inodes},mode=1777",
-            },
+            "tmpfs": {"/tmp": f"rw,exec,{_tmp_options(job)}"},
             "ulimits": [{"Name": n, "Soft": v, "Hard": v} for n, v in resource_limits(job, host).items()],
         },
     }
@@ -272,7 +279,7 @@ def _docker_mounts(job: Job, host: Host) -> Iterator[dict[str, Any]]:
 def bwrap_argv(
     job: Job, host: Host, *, parent: int, groups: tuple[str, ...], seccomp_fd: int, status_fd: int
 ) -> list[str]:
-    """The whole command line: join the cgroups, empty the environment, set rlimits, bwrap, drop to the uid, run."""
+    """The whole command line: join the cgroups, make /tmp, empty the environment, set rlimits, bwrap, drop to the uid, run."""
     check(job)
     if not any(bind.target == "/usr" for bind in job.image.binds):
         raise JobRefused(
@@ -282,6 +289,7 @@ def bwrap_argv(
     return [
         *("/usr/bin/setpriv", "--pdeathsig", "KILL", "--"),
         *("/bin/sh", "-c", JOIN, "join", str(parent), *groups, "--"),
+        *(*PRIVATE_MOUNTS, "/bin/sh", "-c", MAKE_TMP, _tmp_options(job)),
         *("env", "-i", "PATH=/usr/bin:/bin", "prlimit", *rlimits, host.bwrap),
         *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup"),
         *("--die-with-parent", "--new-session", "--hostname", "sandbox", "--clearenv"),
@@ -316,5 +324,5 @@ def _bwrap_files(job: Job, host: Host) -> Iterator[str]:
     for node in gpu_nodes(job, host):
         yield from ("--dev-bind", node, node)
     yield from ("--perms", "1777", "--size", str(limits.shm_bytes), "--tmpfs", "/dev/shm")
-    yield from ("--perms", "1777", "--size", str(limits.tmp_bytes), "--tmpfs", "/tmp")
+    yield from ("--bind", "/run", "/tmp")  # the tmpfs of `MAKE_TMP`
     yield from ("--remount-ro", "/dev", "--remount-ro", "/")
