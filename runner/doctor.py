@@ -26,12 +26,20 @@ class Finding:
 
 def examine(guest_python: Path | None, home: Path) -> list[Finding]:
     """Everything, in the order in which a run needs it."""
-    return [*_sandbox(), *_engines(), _guest(guest_python), *_gpus(), _sqlite(), *_images(home)]
+    return [
+        *_sandbox(),
+        *_engines(),
+        _guest(guest_python),
+        *_limits(guest_python, home),
+        *_gpus(),
+        _sqlite(),
+        *_images(home),
+    ]
 
 
 def works(findings: list[Finding]) -> bool:
-    """Whether candidates can be run here at all."""
-    return any(found.ok for found in findings if found.name in {f"engine {name}" for name in ENGINES})
+    """Whether candidates can be run here at all: under some engine an empty job ran, with all of its limits."""
+    return any(found.ok for found in findings if found.name in {f"limits under {name}" for name in ENGINES})
 
 
 def _sandbox() -> Iterator[Finding]:
@@ -88,6 +96,36 @@ def _guest(flag: Path | None) -> Finding:
         return Finding("guest environment", False, str(error), fix)
     versions = [f"{name} {image.manifest[name]}" for name in ("python", "torch", "triton") if name in image.manifest]
     return Finding("guest environment", True, f"{image.python}: {', '.join(versions)}")
+
+
+def _limits(flag: Path | None, home: Path) -> Iterator[Finding]:
+    """One empty job under each engine that is there: what the kernel really applied, not what was asked for."""
+    from sandbox.api import SandboxError
+    from sandbox.find import find
+    from sandbox.proof import prove
+
+    for name in ENGINES:
+        try:
+            image = _image_for(name, flag, home)
+            problem = prove(find(name), image)  # type: ignore[arg-type]
+        except (SandboxError, RunnerError, ImageFault) as error:
+            yield Finding(f"limits under {name}", False, f"not tried: {error}", "see the lines above")
+        else:
+            fix = "no job starts under this engine before they hold" if problem else ""
+            yield Finding(f"limits under {name}", not problem, problem or "proved", fix)
+
+
+def _image_for(engine: str, flag: Path | None, home: Path) -> Image:
+    """The host image, else for Docker the built one. Raises RunnerError or ImageFault without either."""
+    from images.host import host_image as of
+
+    try:
+        return of(host.guest_python(flag), docker=engine == "docker")
+    except (RunnerError, ImageFault):
+        image = built_image(home) if engine == "docker" else None
+        if image is None:
+            raise
+        return image
 
 
 def _gpus() -> Iterator[Finding]:

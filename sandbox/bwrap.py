@@ -1,4 +1,4 @@
-"""bubblewrap as an engine: no daemon, 5 ms to start, runs host images; caps come from our own cgroups.
+"""bubblewrap as an engine: no daemon, a fraction of Docker's start, runs host images; caps come from our own cgroups.
 
 `bwrap` starts as root and the job drops to a real unprivileged uid by setpriv inside. (`bwrap --uid` would leave it
 as the host's root behind a user namespace: it could then read root-only files and the launcher's environment.)
@@ -11,12 +11,11 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Literal
 
-from sandbox import cgroups, host, policy, seccomp
+from sandbox import canary, cgroups, host, policy, seccomp
 from sandbox.api import Job, Outcome, SandboxFault, SandboxUnavailable
 from sandbox.capture import Capture
 from sandbox.cgroups import Counters, Group
@@ -59,7 +58,8 @@ class BwrapSandbox:
             "controllers": ",".join(cgroups.writable()),
             "freezer": cgroups.freezer(),
             "seccomp": seccomp.digest(),
-            "tmp_inodes": "no cap of its own: bounded by the memory cap",
+            "canary": canary.digest(),
+            "tmp_inodes": "capped",
         }
 
     def reap(self) -> list[str]:
@@ -101,12 +101,13 @@ class BwrapHandle:
         reads, writes = zip(*(os.pipe2(os.O_CLOEXEC) for _ in range(3)), strict=True)
         program = seccomp.program_fd()
         self._open += reads
-        self.began = time.monotonic()
+        here = host.current()
+        gate = canary.Gate(self._job, here)
         try:
             self._process = subprocess.Popen(
                 policy.bwrap_argv(
                     self._job,
-                    host.current(),
+                    here,
                     parent=os.getpid(),
                     groups=tuple(map(str, self.group.paths())),
                     seccomp_fd=program,
@@ -124,8 +125,15 @@ class BwrapHandle:
             for fd in (program, *writes):
                 os.close(fd)
         self.container = f"bwrap-{self._process.pid}"
-        self.sources = dict(zip(reads, (stdout.feed, self._stderr_feed(stderr), self._status_feed), strict=True))
+        self.sources = dict(zip(reads, (gate.feed, self._stderr_feed(stderr), self._status_feed), strict=True))
+        self.began = gate.open(self.group, self._pump, stdout.feed)
         return os.pidfd_open(self._process.pid)
+
+    def _pump(self) -> None:
+        """Read what has come. Raises SandboxFault when it ended before its limits were known."""
+        assert self._process is not None
+        if not canary.pump(self.sources) and (code := self._process.poll()) is not None:
+            raise self._unstarted(code)
 
     def _stderr_feed(self, capture: Capture) -> Callable[[bytes], None]:
         self._stderr = capture
@@ -161,8 +169,11 @@ class BwrapHandle:
                     return Ending(said["exit-code"])
         if counters.oom_kills:  # the kernel took bwrap's own process
             return Ending(128 + signal.SIGKILL)
+        raise self._unstarted(code)
+
+    def _unstarted(self, code: int) -> SandboxFault:
         head = self._stderr.captured().head.decode("utf-8", "backslashreplace").strip().splitlines()
-        raise SandboxFault(
+        return SandboxFault(
             f"{self._job.name}: bubblewrap could not start it (code {code}): {head[0] if head else 'no message'}"
         )
 

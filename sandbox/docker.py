@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import Any, Literal
 
 import docker
@@ -22,14 +22,13 @@ import requests
 
 from images import engine
 from images.api import ImageFault
-from sandbox import cgroups, host, policy, seccomp
+from sandbox import canary, cgroups, host, policy, seccomp
 from sandbox.api import Job, Outcome, SandboxFault, SandboxUnavailable
 from sandbox.capture import Capture, Frames
 from sandbox.cgroups import Counters, Group
 from sandbox.supervise import Ending, Supervised
 
 GONE_S = 20
-GATE_S = 20
 OWNER = f"{policy.LABEL}.owner"
 TROUBLE = (docker.errors.DockerException, requests.RequestException)
 
@@ -49,8 +48,9 @@ class DockerSandbox:
 
     def start(self, job: Job) -> Supervised:
         job = host.settled(job)
-        config = policy.docker_config(job, host.current(self._daemon))
-        return Supervised(job, DockerHandle(job.name, config))
+        here = host.current(self._daemon)
+        config = policy.docker_config(job, here)
+        return Supervised(job, DockerHandle(job.name, config, canary.Gate(job, here)))
 
     def run(self, job: Job) -> Outcome:
         with self.start(job) as running:
@@ -66,6 +66,7 @@ class DockerSandbox:
             "cgroup": f"{cgroups.kind()}; daemon v{self._info.get('CgroupVersion', '1')} {self._info['CgroupDriver']}",
             "freezer": cgroups.freezer(),
             "seccomp": seccomp.digest(),
+            "canary": canary.digest(),
             "tmp_inodes": "capped",
             "security": ",".join(self._info.get("SecurityOptions") or []),
         }
@@ -92,9 +93,10 @@ def connect() -> docker.APIClient:
 class DockerHandle:
     """One container. Its own client: a session is not shared between threads."""
 
-    def __init__(self, name: str, config: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, config: Mapping[str, Any], gate: canary.Gate) -> None:
         self._name = name
         self._config = config
+        self._gate = gate
         self._api = connect()
         self._socket: Any = None
         self._pidfd: int | None = None
@@ -114,10 +116,10 @@ class DockerHandle:
             pid = int(self._api.inspect_container(self.container)["State"]["Pid"])
         except TROUBLE as error:
             raise SandboxFault(f"{self._name}: Docker: {error}") from error
-        self.sources = {self._socket.fileno(): Frames({1: stdout.feed, 2: stderr.feed}).feed}
+        self.sources = {self._socket.fileno(): Frames({1: self._gate.feed, 2: stderr.feed}).feed}
         self._pidfd = self._follow(pid)
         _hurry()
-        self._open_gate()
+        self.began = self._gate.open(self.group, lambda: self._pump(stderr), stdout.feed)
         return os.dup(self._pidfd)
 
     def _follow(self, pid: int) -> int:
@@ -125,26 +127,23 @@ class DockerHandle:
         try:
             pidfd = os.pidfd_open(pid)
         except (OSError, ValueError) as error:
-            raise SandboxFault(f"{self._name}: ended before it was let go, or its daemon is a remote one") from error
+            raise SandboxFault(
+                f"{self._name}: ended before its limits were known, or its daemon is a remote one"
+            ) from error
         self.group = Group.of_pid(pid)
-        if not any(self.container in str(path) for path in self.group.paths()):
+        inside = any(self.container in str(path) for path in self.group.paths())
+        if not inside and not _ended(pidfd):  # one that has ended is in no group: the gate says what it had to say
             os.close(pidfd)
             raise SandboxFault(
                 f"{self._name}: process {pid} is not in container {self.container[:12]} (a remote daemon?)"
             )
         return pidfd
 
-    def _open_gate(self) -> None:
-        """The job has stopped itself; let it go."""
-        deadline = time.monotonic() + GATE_S
-        while time.monotonic() < deadline:
-            for pid in self.group.pids():
-                if _is_stopped(pid):
-                    self.began = time.monotonic()
-                    os.kill(pid, signal.SIGCONT)
-                    return
-            time.sleep(0.001)
-        raise SandboxFault(f"{self._name}: did not reach its gate within {GATE_S} s")
+    def _pump(self, stderr: Capture) -> None:
+        """Read what has come. Raises SandboxFault when it ended before its limits were known."""
+        assert self._pidfd is not None
+        if not canary.pump(self.sources) and _ended(self._pidfd):
+            raise SandboxFault(f"{self._name}: ended before its limits were known: {stderr.captured().text()[:500]}")
 
     def freeze(self) -> None:
         try:
@@ -218,11 +217,8 @@ def _hurry() -> None:
         os.sched_setscheduler(threading.get_native_id(), policy_and_reset, os.sched_param(1))
 
 
-def _is_stopped(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    except OSError:
-        return False
+def _ended(pidfd: int) -> bool:
+    return bool(select.select([pidfd], [], [], 0)[0])
 
 
 def _is_so(api: docker.APIClient, container: str, *, paused: bool) -> bool:

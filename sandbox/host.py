@@ -29,6 +29,7 @@ def current(limits_of: int | None = None) -> Host:
         links=tuple((link, os.readlink(link)) for link in TOP_LINKS if os.path.islink(link)),
         gpus={uuid: gpu.nodes(uuid) for uuid in gpu.minors()},
         bwrap=bwrap_path() or "bwrap",
+        canary=str(Path(__file__).parent / "guest" / "canary.py"),
     )
 
 

@@ -51,7 +51,7 @@ CLOSED_TREES = ("/proc", "/sys", "/dev", "/run", "/var/run", "/etc", "/boot", "/
 SYSTEM_FOLDERS = ("/usr", "/opt", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin")
 IMAGE_FILES = ("/etc/ld.so.cache",)
 """The only host configuration that an image may show: which library lies where."""
-TAKEN_TARGETS = ("/proc", "/sys", "/dev", "/tmp", "/etc", *SYSTEM_FOLDERS)
+TAKEN_TARGETS = ("/proc", "/sys", "/dev", "/tmp", "/etc", "/canary.py", *SYSTEM_FOLDERS)
 
 JOIN = """set -eu
 [ "$PPID" = "$1" ]; shift
@@ -63,9 +63,15 @@ exec "$@"
 """Enters the cgroups between fork and exec: a thread-safe place that Python's own fork does not offer. It begins with
 the parent-death signal already set, and ends at once if the parent died before that: no job runs without its runner."""
 
+PRIVATE_MOUNTS = ("/usr/bin/unshare", "--mount", "--propagation", "private", "--")
+MAKE_TMP = 'mount -t tmpfs -o "$0" tmpfs /run && exec "$@"'
+"""Mounts what will be /tmp inside, since bubblewrap cannot cap inodes: in a mount namespace of its own, with which it
+vanishes, and over /run, of which no job is ever shown anything (`CLOSED_TREES`)."""
 
-GATE = 'kill -STOP $$; exec "$0" "$@"'
-"""A Docker job waits here, stopped, until its cgroups are known: one that ends at once would take its counters along."""
+
+CANARY = "/canary.py"
+"""The program that each container runs first, from a read-only bind of ours (see `sandbox.canary`)."""
+CANARY_FLAGS = ("-I", "-S", "-E", CANARY)
 
 
 class JobRefused(SandboxError):
@@ -89,6 +95,8 @@ class Host:
     gpus: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """UUID -> device nodes."""
     bwrap: str = "/usr/bin/bwrap"
+    canary: str = "/usr/share/assay/canary.py"
+    """Where our own first program lies on the host."""
 
 
 # --- what both engines share ------------------------------------------------------------------------------------------
@@ -144,6 +152,10 @@ def resource_limits(job: Job, host: Host) -> dict[str, int]:
         "fsize": _capped(job.limits.file_bytes, host.file_max),
         "memlock": _capped(job.limits.memory_bytes, host.memlock_max),
     }
+
+
+def _tmp_options(job: Job) -> str:
+    return f"nosuid,nodev,size={job.limits.tmp_bytes},nr_inodes={job.limits.tmp_inodes},mode=1777"
 
 
 def _capped(wanted: int, most: int) -> int:
@@ -205,7 +217,7 @@ def docker_config(job: Job, host: Host) -> dict[str, Any]:
     return {
         "create": {
             "image": job.image.engine_ref,
-            "entrypoint": ["/bin/sh", "-c", GATE, job.image.python],
+            "entrypoint": [job.image.python, *CANARY_FLAGS, job.image.python],
             "command": list(job.argv),
             "name": job.name,
             "user": f"{job.uid}:{job.uid}",
@@ -233,7 +245,7 @@ def docker_config(job: Job, host: Host) -> dict[str, Any]:
             "log_config": {"Type": "none", "Config": {}},
             "mem_limit": limits.memory_bytes,
             "memswap_limit": limits.memory_bytes,  # equal to mem_limit: no swap
-            "mounts": list(_docker_mounts(job)),
+            "mounts": list(_docker_mounts(job, host)),
             "network_mode": "none",
             "oom_score_adj": 1000,
             "pids_limit": limits.pids,
@@ -242,16 +254,15 @@ def docker_config(job: Job, host: Host) -> dict[str, Any]:
             "security_opt": ["no-new-privileges:true", f"seccomp={seccomp.docker_json()}"],
             "shm_size": limits.shm_bytes,
             # without `exec` Docker adds noexec, and Triton's launcher stub cannot be mapped
-            "tmpfs": {
-                "/tmp": f"rw,exec,nosuid,nodev,size={limits.tmp_bytes},nr_inodes={limits.tmp_inodes},mode=1777",
-            },
+            "tmpfs": {"/tmp": f"rw,exec,{_tmp_options(job)}"},
             "ulimits": [{"Name": n, "Soft": v, "Hard": v} for n, v in resource_limits(job, host).items()],
         },
     }
 
 
-def _docker_mounts(job: Job) -> Iterator[dict[str, Any]]:
-    shown = [(str(b.source), b.target, False) for b in job.image.binds]
+def _docker_mounts(job: Job, host: Host) -> Iterator[dict[str, Any]]:
+    shown = [(host.canary, CANARY, False)]
+    shown += [(str(b.source), b.target, False) for b in job.image.binds]
     for source, target, writable in shown + [(str(m.source), m.target, m.writable) for m in job.mounts]:
         yield {
             "Type": "bind",
@@ -268,7 +279,7 @@ def _docker_mounts(job: Job) -> Iterator[dict[str, Any]]:
 def bwrap_argv(
     job: Job, host: Host, *, parent: int, groups: tuple[str, ...], seccomp_fd: int, status_fd: int
 ) -> list[str]:
-    """The whole command line: join the cgroups, empty the environment, set rlimits, bwrap, drop to the uid, run."""
+    """The whole command line: join the cgroups, make /tmp, empty the environment, set rlimits, bwrap, drop to the uid, run."""
     check(job)
     if not any(bind.target == "/usr" for bind in job.image.binds):
         raise JobRefused(
@@ -278,6 +289,7 @@ def bwrap_argv(
     return [
         *("/usr/bin/setpriv", "--pdeathsig", "KILL", "--"),
         *("/bin/sh", "-c", JOIN, "join", str(parent), *groups, "--"),
+        *(*PRIVATE_MOUNTS, "/bin/sh", "-c", MAKE_TMP, _tmp_options(job)),
         *("env", "-i", "PATH=/usr/bin:/bin", "prlimit", *rlimits, host.bwrap),
         *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup"),
         *("--die-with-parent", "--new-session", "--hostname", "sandbox", "--clearenv"),
@@ -287,13 +299,15 @@ def bwrap_argv(
         *("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP"),
         *("--seccomp", str(seccomp_fd), "--json-status-fd", str(status_fd), "--chdir", "/tmp", "--"),
         *("/usr/bin/setpriv", "--reuid", str(job.uid), "--regid", str(job.uid), "--clear-groups", "--inh-caps=-all"),
-        *("--bounding-set=-all", "--no-new-privs", "--", job.image.python, *job.argv),
+        *("--bounding-set=-all", "--no-new-privs", "--"),
+        *(job.image.python, *CANARY_FLAGS, job.image.python, *job.argv),
     ]
 
 
 def _bwrap_files(job: Job, host: Host) -> Iterator[str]:
     limits = job.limits
     shown = sorted((b.target, str(b.source), "--ro-bind") for b in job.image.binds)
+    shown += [(CANARY, host.canary, "--ro-bind")]
     shown += [(m.target, str(m.source), "--bind" if m.writable else "--ro-bind") for m in job.mounts]
     made = {"/"}
     targets = {target for target, _, _ in shown}
@@ -310,5 +324,5 @@ def _bwrap_files(job: Job, host: Host) -> Iterator[str]:
     for node in gpu_nodes(job, host):
         yield from ("--dev-bind", node, node)
     yield from ("--perms", "1777", "--size", str(limits.shm_bytes), "--tmpfs", "/dev/shm")
-    yield from ("--perms", "1777", "--size", str(limits.tmp_bytes), "--tmpfs", "/tmp")
+    yield from ("--bind", "/run", "/tmp")  # the tmpfs of `MAKE_TMP`
     yield from ("--remount-ro", "/dev", "--remount-ro", "/")

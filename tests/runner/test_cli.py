@@ -23,6 +23,7 @@ from runner import cli, exits, machine, session
 from runner.bundle import write
 from runner.fake import FakeLab, source
 from sandbox.api import SandboxFault, SandboxUnavailable
+from tests.conftest import guest_python
 from tests.runner import stories
 
 
@@ -392,8 +393,30 @@ def test_the_doctor_says_what_each_thing_needs(assay: Assay) -> None:
     assert said.code == (0 if report["works"] else 69)
     names = [found["name"] for found in report["findings"]]
     assert {"docker", "bwrap", "cgroups", "seccomp", "engine docker", "engine bwrap", "SQLite"} <= set(names)
+    assert {"limits under docker", "limits under bwrap"} <= set(names)
     silent = [found for found in report["findings"] if not found["ok"] and not found["fix"]]
     assert silent == []
+
+
+@pytest.mark.sandbox
+def test_the_doctor_proves_the_limits_of_each_engine_by_an_empty_job(
+    assay: Assay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASSAY_GUEST_PYTHON", str(guest_python()))
+    said = assay("doctor")
+    assert said.code == 0
+    assert [line for line in said.out.splitlines() if "limits under" in line] == [
+        "ok  limits under docker: proved",
+        "ok  limits under bwrap: proved",
+    ]
+    monkeypatch.setattr("sandbox.canary.compare", lambda *args: ["seccomp: mode 0, not a filter"])
+    said = assay("doctor")
+    assert said.code == 69
+    lines = [line for line in said.out.splitlines() if "limits under" in line]
+    assert [line[:23] for line in lines] == ["--  limits under docker", "--  limits under bwrap:"]
+    assert all(
+        "seccomp: mode 0, not a filter; no job starts under this engine before they hold" in line for line in lines
+    )
 
 
 def test_the_doctor_works_on_a_bare_host_and_ends_with_69(assay: Assay, monkeypatch: pytest.MonkeyPatch) -> None:
