@@ -11,6 +11,7 @@ from images.api import Image
 from ops import wire
 from runner import devices
 from runner.bundle import Bundle, project
+from runner.gated import Gated, gated
 from runner.jobs import UNIT_S, Jobs
 from runner.lab import Built, PairPlan
 from runner.unit import Unit
@@ -34,10 +35,13 @@ class SandboxLab:
     wall_s: float = UNIT_S
     warm: bool = False
     pool: Pool = field(init=False, repr=False)
+    gate: Gated | None = field(init=False, repr=False)
+    """None on the CPU."""
 
     def __post_init__(self) -> None:
         jobs = Jobs(self.image, self.device, self.gpu, self.memory_bytes, self.wall_s)
         object.__setattr__(self, "pool", Pool(self.sandbox, jobs))
+        object.__setattr__(self, "gate", gated(self.sandbox, self.image, self.gpu))
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -57,10 +61,18 @@ class SandboxLab:
             return _built(self.sandbox.run(self.pool.jobs.build(unit, place, bundle.entry)))
 
     def pair(self, bundle: Bundle, plan: PairPlan) -> Pair:
-        with ExitStack() as stack:
-            pair = Unit(self.pool, bundle, plan, stack).run()
+        if self.gate is None:
+            pair = self._measured(bundle, plan)
+        else:
+            with self.gate.around(plan.unit) as seen:
+                pair = self._measured(bundle, plan)
+            pair = pair.model_copy(update={"device": {**pair.device, "gate": seen}})
         self._prepare(bundle, len(plan.arms))
         return pair
+
+    def _measured(self, bundle: Bundle, plan: PairPlan) -> Pair:
+        with ExitStack() as stack:
+            return Unit(self.pool, bundle, plan, stack).run()
 
     def close(self) -> None:
         self.pool.close()

@@ -14,8 +14,11 @@ from images.host import host_image
 from runner import devices, exits, host
 from runner.gpucheck import report
 from runner.gpucheck.check import Check
+from sandbox import gpulock
 from sandbox.api import SandboxError, SandboxUnavailable
 from sandbox.find import find
+
+LOCK_WAIT_S = 10.0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,7 +43,8 @@ def _check(asked: argparse.Namespace) -> int:
     sandbox = find(asked.engine)
     image = host_image(host.guest_python(asked.guest_python), docker=sandbox.name == "docker")
     check = Check(sandbox, image, uuid, _say, asked.budget_s)
-    results = check.run()
+    with gpulock.held(uuid, "gpucheck", LOCK_WAIT_S):
+        results = check.run()
     table = report.table(results)
     sys.stdout.write(table)
     sys.stdout.flush()

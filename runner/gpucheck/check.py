@@ -15,6 +15,8 @@ from runner.gpucheck.rows import GOOD, ROWS, Facts, Row, judged, text
 from runner.jobs import ENV, GUEST_UID
 from sandbox import gpu, nvml
 from sandbox.api import Job, Limits, Mount, Outcome, Sandbox, SandboxFault
+from sandbox.gate import Gate
+from sandbox.gpueyes import HostEyes
 from sandbox.xid import HostWatch, XidLog
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
@@ -80,6 +82,8 @@ class Check:
         for row in ROWS:
             results.append(self._row(row) if self._goes_on(results, row) else Result(row.name, row.expect.value))
             self._tell(results[-1])
+        results.append(self._gate())
+        self._tell(results[-1])
         return results
 
     def environment(self) -> dict[str, Any]:
@@ -102,6 +106,23 @@ class Check:
             results[-1].status not in ("quarantined", "infra_error")
             and time.monotonic() - self.began + needed < self.budget_s
         )
+
+    def _gate(self) -> Result:
+        """The gate of every measurement, passed once in both directions at the end, with nothing in between."""
+        result = Result("gate: before and after", "ok")
+        began = time.monotonic()
+        try:
+            gate = Gate(HostEyes(self.sandbox, self.image, self.uuid))
+            found = gate.before("gpucheck")
+            if found.state != "quarantined":
+                found = gate.after()
+            result.status, result.outcome = found.state, found.facts()
+            result.complaints = [found.reason] if found.state != "ok" else []
+            result.xids = found.xids.facts() if found.xids else {}
+        except SandboxFault as fault:
+            result.status, result.complaints = "infra_error", [str(fault)]
+        result.wall_s = round(time.monotonic() - began, 3)
+        return result
 
     def _row(self, row: Row) -> Result:
         result = Result(row.name, row.expect.value)

@@ -18,8 +18,10 @@ from runner.gpucheck import report
 from runner.gpucheck.check import PROGRAMS, Check
 from runner.gpucheck.rows import GOOD, ROWS, Facts, judged, only_its_own, refused
 from runner.jobs import GUEST_UID
+from sandbox import gpueyes, gpurecords
 from sandbox.api import Captured, Job, Limits, Mount, Outcome
 from sandbox.fake import FakeSandbox
+from sandbox.fakegpu import UUID
 from sandbox.find import find
 from sandbox.nvml import Process, Reading
 from sandbox.xid import Xid, XidLog
@@ -28,6 +30,7 @@ NODES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm")
 FACTS = Facts(NODES)
 BY_NAME = {row.name: row for row in ROWS}
 MIB = 1 << 20
+GATE = "gate: before and after"
 PYTHON = Path(os.environ.get("ASSAY_GUEST_PYTHON", Path(__file__).parents[2] / ".guest" / "bin" / "python"))
 
 
@@ -109,7 +112,7 @@ def image() -> Image:
 
 
 @pytest.fixture
-def gpu(monkeypatch):
+def gpu(monkeypatch, tmp_path):
     """A GPU of no host: `used` bytes and `processes` as a test sets them."""
 
     class Gpu:
@@ -123,6 +126,8 @@ def gpu(monkeypatch):
     monkeypatch.setattr(checking.nvml, "read", found.read)
     monkeypatch.setattr(checking.gpu, "nodes", lambda _: NODES)
     monkeypatch.setattr(checking, "HostWatch", ScriptedWatch)
+    monkeypatch.setattr(gpueyes, "HostWatch", ScriptedWatch)
+    monkeypatch.setattr(gpurecords, "state_folder", lambda: tmp_path / "records")
     monkeypatch.setattr(checking, "CLEAN_S", 0.2)
     return found
 
@@ -132,19 +137,21 @@ def check(gpu, image, programs, **changed) -> Check:
         return programs(job.argv[-1].rpartition("/")[2])
 
     settings = {"budget_s": 1000.0, "say": lambda _: None} | changed
-    return Check(FakeSandbox({"guest": guest}), image, "GPU-x", **settings)
+    return Check(FakeSandbox({"guest": guest}), image, UUID, **settings)
 
 
 def scripted(name: str) -> Outcome:
+    if name == "gpuprobe.py":
+        return ended(out=json.dumps({"answer": gpueyes.ANSWER}))
     return ended(out="good\n") if name == "good.py" else ENDS[next(r.name for r in ROWS if r.program == name)]
 
 
 def test_all_rows_hold_on_a_gpu_that_comes_back(gpu, image) -> None:
     results = check(gpu, image, scripted).run()
     assert [result.name for result in results if not result.ok] == []
-    assert [r.name for r in results if r.good_s is None] == ["good", ROWS[0].name, ROWS[1].name]
+    assert [r.name for r in results if r.good_s is None] == ["good", ROWS[0].name, ROWS[1].name, GATE]
     table = report.table(results)
-    assert "10 of 10 rows hold" in table
+    assert "11 of 11 rows hold" in table
     assert "not readable" in table
 
 
@@ -179,10 +186,17 @@ def test_a_wrong_good_candidate_fails_its_row(gpu, image) -> None:
     assert [result.name for result in results if not result.ok] == ["illegal address"]
 
 
+def test_a_gate_that_the_gpu_does_not_pass_fails_its_row(gpu, image, tmp_path) -> None:
+    wrong = ended(out='{"answer": 7}')
+    results = check(gpu, image, lambda n: wrong if n == "gpuprobe.py" else scripted(n)).run()
+    assert [(r.name, r.status) for r in results if not r.ok] == [(GATE, "quarantined")]
+    assert (tmp_path / "records" / f"{UUID}.json").exists()
+
+
 def test_what_the_budget_cuts_off_is_named_and_fails(gpu, image) -> None:
     results = check(gpu, image, scripted, budget_s=0.001).run()
-    assert {result.status for result in results[1:]} == {"not run"}
-    assert "1 of 10 rows hold" in report.table(results)
+    assert {result.status for result in results[1:-1]} == {"not run"}
+    assert "2 of 11 rows hold" in report.table(results)
 
 
 def test_a_gpu_in_use_is_refused(gpu, image) -> None:
