@@ -60,7 +60,8 @@ class Pair(Frozen):
     outcomes: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Per container, what the sandbox saw from outside."""
     device: dict[str, Any] = Field(default_factory=dict)
-    """Device state around the blocks: NVML clocks, throttle reasons, temperature, foreign processes; load on CPU."""
+    """Device state around the blocks: NVML clocks, throttle reasons, temperature, foreign processes; load on CPU. On a GPU also
+    `gate`: what was found `before` and `after` (`docs/gpu-gate.md`)."""
     bundle_intact: bool = True
     """The frozen bundle and each arm's projection hashed the same before and after."""
 
