@@ -30,6 +30,8 @@ STRIKE_S = 0.5
 DRAIN_S = 5.0
 END_S = 60.0
 """Longest that collecting and removing may take, all of its own limits together."""
+NEAR_CAP = 0.9
+"""Of its memory cap. Whoever is killed for memory and never came so near was not killed by its own cap."""
 
 
 @dataclass(frozen=True)
@@ -266,6 +268,9 @@ class Supervised:
     def _conclude(self, counters: Counters) -> Outcome:
         ending = self._handle.collect(counters) if self._struck is None else None
         status = classify(ending, self._struck, counters, over=self._reason(float("inf")) == "output-limit")
+        if status == "oom" and by_host(counters, self._limits.memory_bytes):
+            peak = f"{counters.memory_peak_bytes} of {self._limits.memory_bytes} bytes at most"
+            raise SandboxFault(f"{self.name}: killed for the machine's want of memory, not for its own cap: {peak}")
         code = ending.code if ending else None
         signalled = code is not None and code > 128
         return Outcome(
@@ -301,3 +306,8 @@ def classify(ending: Ending | None, struck: Status | None, counters: Counters, *
         (code > 128, "signalled"),
     )
     return next((status for applies, status in candidates if applies), "exited")
+
+
+def by_host(counters: Counters, cap: int) -> bool:
+    """The kernel counts a kill for memory in the victim's cgroup whoever ran out; its own peak tells which. Unknown: no."""
+    return counters.memory_peak_bytes is not None and counters.memory_peak_bytes < NEAR_CAP * cap
