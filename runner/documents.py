@@ -11,6 +11,9 @@ from typing import Annotated, Any, NoReturn
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+MAX_DEPTH = 8
+"""Levels of lists and objects in one document; what is left of it in a guest's order fits the wire's own limit."""
+
 
 class DocumentError(Exception):
     """One line: file, place, problem."""
@@ -43,7 +46,7 @@ def budget(raw: bytes) -> dict[str, Any]:
 
 
 def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"not a finite number: {text}")
+    raise ValueError(f"not a finite number: {text[:20]}")
 
 
 def _finite(text: str) -> float:
@@ -51,18 +54,51 @@ def _finite(text: str) -> float:
     return number if math.isfinite(number) else _refuse(text)
 
 
+def _exact(text: str) -> int:
+    """The wire to the guest carries no larger one: better refused here than in the middle of an episode."""
+    if len(text) > 17 or abs(int(text)) >= 1 << 53:
+        raise ValueError(f"integer of 2^53 or more: {text[:20]}")
+    return int(text)
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:
-            raise ValueError(f"duplicate key {key!r}")
+            raise ValueError(f"duplicate key {key[:60]!r}")
         seen.add(key)
     return dict(pairs)
 
 
+def _bound_depth(document: Any) -> None:
+    level = [document]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for value in level
+            if isinstance(value, list | dict)
+            for inner in (value.values() if isinstance(value, dict) else value)
+        ]
+    if any(isinstance(value, list | dict) for value in level):
+        raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
+
+
 def _strict_json(raw: bytes) -> Any:
-    """JSON without what Python adds to it (NaN, infinities) or forgives (duplicate keys). ValueError otherwise."""
-    return json.loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
+    """JSON without what Python adds to it (NaN, infinities) or forgives (duplicate keys, half characters). ValueError otherwise."""
+    document = json.loads(
+        raw.decode("utf-8"),
+        object_pairs_hook=_unique,
+        parse_constant=_refuse,
+        parse_float=_finite,
+        parse_int=_exact,
+    )
+    _bound_depth(document)
+    if b"\\ud" in raw.lower():  # an escape may spell half a character, which neither log nor guest can be told
+        try:
+            json.dumps(document, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("a lone surrogate is no text") from None
+    return document
 
 
 def _scalars(value: Any) -> Any:

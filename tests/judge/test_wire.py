@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ops import wire
 
@@ -43,3 +47,22 @@ def test_a_claims_text_is_bounded_and_cannot_reach_a_terminal_or_break_a_log() -
     assert wire.clean("\x1b[31mred\x1b[0m\nnext\udcff" + "x" * 5000, 40).startswith("\\x1b[31mred\\x1b[0m\\x0anext")
     assert len(wire.clean("y" * 5000, 40)) == 40
     assert wire.clean("plain words") == "plain words"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text(max_size=4), VALUES, max_size=4), st.integers(0, 400), st.binary(max_size=3))
+def test_whatever_bytes_arrive_are_refused_by_name_or_mean_the_same_when_sent_on(
+    document: dict[str, object], at: int, noise: bytes
+) -> None:
+    raw = json.dumps(document).encode()
+    try:
+        message = wire.decode(raw[:at] + noise + raw[at:])
+    except wire.WireError:
+        return
+    assert wire.decode(wire.encode(message)) == message
