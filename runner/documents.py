@@ -5,14 +5,14 @@ Unknown keys are errors: a misspelt `protected` must never silently unprotect a 
 
 from __future__ import annotations
 
-import json
-import math
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-MAX_DEPTH = 8
-"""Levels of lists and objects in one document; what is left of it in a guest's order fits the wire's own limit."""
+from ops import wire
+
+BOUNDS = wire.Bounds(size=1 << 20, text=1 << 20, items=1 << 16)
+"""Of one document. A case's parameters lie three levels down: what is left of the depth fits the wire's own limit."""
 
 
 class DocumentError(Exception):
@@ -42,62 +42,6 @@ def target(raw: bytes) -> dict[str, Any]:
 def budget(raw: bytes) -> dict[str, Any]:
     """budget.json, as written: an absent key means that the caller's own setting holds."""
     document: dict[str, Any] = _validated(TypeAdapter(_Budget), "budget.json", raw)
-    return document
-
-
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"not a finite number: {text[:20]}")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _refuse(text)
-
-
-def _exact(text: str) -> int:
-    """The wire to the guest carries no larger one: better refused here than in the middle of an episode."""
-    if len(text) > 17 or abs(int(text)) >= 1 << 53:
-        raise ValueError(f"integer of 2^53 or more: {text[:20]}")
-    return int(text)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    seen: set[str] = set()
-    for key, _ in pairs:
-        if key in seen:
-            raise ValueError(f"duplicate key {key[:60]!r}")
-        seen.add(key)
-    return dict(pairs)
-
-
-def _bound_depth(document: Any) -> None:
-    level = [document]
-    for _ in range(MAX_DEPTH):
-        level = [
-            inner
-            for value in level
-            if isinstance(value, list | dict)
-            for inner in (value.values() if isinstance(value, dict) else value)
-        ]
-    if any(isinstance(value, list | dict) for value in level):
-        raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
-
-
-def _strict_json(raw: bytes) -> Any:
-    """JSON without what Python adds to it (NaN, infinities) or forgives (duplicate keys, half characters). ValueError otherwise."""
-    document = json.loads(
-        raw.decode("utf-8"),
-        object_pairs_hook=_unique,
-        parse_constant=_refuse,
-        parse_float=_finite,
-        parse_int=_exact,
-    )
-    _bound_depth(document)
-    if b"\\ud" in raw.lower():  # an escape may spell half a character, which neither log nor guest can be told
-        try:
-            json.dumps(document, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise ValueError("a lone surrogate is no text") from None
     return document
 
 
@@ -148,7 +92,7 @@ class _Budget(_Strict):
 def _validated(adapter: TypeAdapter[Any], name: str, raw: bytes) -> Any:
     """The parsed document, checked against the model; as written, so that absent keys stay absent."""
     try:
-        document = _strict_json(raw)
+        document = wire.read_json(raw, BOUNDS)
         adapter.validate_python(document)
     except ValidationError as error:
         raise DocumentError(f"{name}: {' '.join(_first(error).split())}") from None

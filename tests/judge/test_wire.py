@@ -28,6 +28,9 @@ from ops import wire
         b'{"a": "\\UDCFF"}',
         b'\xff{"a": 1}',
         b'{"a": ' + b"[" * 9 + b"]" * 9 + b"}",
+        b'{"a": "' + b"]" * 99 + b'", "b": ' + b"[" * 9 + b"]" * 9 + b"}",
+        b'{"a": "\\"' + b"]" * 99 + b'", "b": ' + b"[" * 9 + b"]" * 9 + b"}",
+        b'{"a": [' + b"0," * wire.MESSAGE.items + b"0]}",
         b"{" * 100_000,
         b'{"a": "' + b"x" * wire.MAX_BYTES + b'"}',
         b'{"a": 1} trailing',
@@ -36,6 +39,28 @@ from ops import wire
 def test_what_is_not_one_flat_finite_object_is_refused(raw: bytes) -> None:
     with pytest.raises(wire.WireError):
         wire.decode(raw)
+
+
+def test_a_text_is_refused_in_one_short_line_that_says_which_bound_it_exceeds() -> None:
+    small = wire.Bounds(size=40, depth=2, text=3, items=4)
+    for raw, why in {
+        b'"abcd"': "a text longer than 3 characters",
+        b'{"abcd": 1}': "a text longer than 3 characters",
+        b"[1, 2, [3, 4]]": "more than 4 members and items",
+        b"[[[]]]": "nested deeper than 2 levels",
+        b" " * 41: "longer than 40 bytes",
+        b'{"\x1b": 1, "\\u001b": 2}': "Invalid control character",
+        b'{"\xc3\xa9": 1, "\xc3\xa9": 2}': r"duplicate key '\xe9'",
+    }.items():
+        with pytest.raises(wire.JsonError) as refused:
+            wire.read_json(raw, small)
+        assert why in str(refused.value)
+        assert str(refused.value).isprintable()
+    assert wire.read_json(b'["[[[", "{{{", {"a": 1}]', small) == [
+        "[[[",
+        "{{{",
+        {"a": 1},
+    ]  # brackets in a text nest nothing
 
 
 def test_what_we_send_ourselves_is_read_back_exactly() -> None:
