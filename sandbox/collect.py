@@ -166,10 +166,14 @@ def has_openat2() -> bool:
     return True
 
 
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _openat2(root: int, path: str, flags: int) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
     how = _How(flags, 0, _BENEATH)
-    fd: int = libc.syscall(
+    fd: int = _libc().syscall(
         ctypes.c_long(_OPENAT2), ctypes.c_int(root), os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24)
     )
     if fd < 0:
