@@ -1,6 +1,6 @@
 # The commands of this checkout. `make demo` and `make test` work on a fresh Debian 12; each says what it installs.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test conformance bench lint docs clean
+.PHONY: help setup demo test conformance bench soak lint docs clean
 bin := .venv/bin
 
 help: ## what there is
@@ -20,6 +20,9 @@ conformance: setup ## hostile and cheating candidates against every sandbox that
 
 bench: setup ## what containers cost here: medians and ratios of one run
 	$(bin)/python scripts/bench.py $(BENCH_ARGS)
+
+soak: setup ## the long suites: fuzzing
+	$(bin)/python scripts/fuzz.py $(SOAK_ARGS)
 
 lint: setup ## ruff, mypy strict, import contracts
 	$(bin)/ruff check .

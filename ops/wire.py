@@ -1,7 +1,8 @@
 """The wire between judge and guest, and between host and judge: one strict JSON object per SEQPACKET message, fds beside it.
 
 Standard library only; copied byte for byte into sandbox/guest (a test compares), so both sides speak from one text. A guest is
-hostile: whatever arrives is bounded before it is parsed, and anything that is not a flat, finite JSON object is `WireError`.
+hostile: whatever arrives is bounded before it is parsed, and anything that is not a finite JSON object is `WireError`. The same
+strict reader (`read_json`) serves the host for replies of proposers and files of bundles, each with its own bounds.
 """
 
 from __future__ import annotations
@@ -9,14 +10,35 @@ from __future__ import annotations
 import array
 import json
 import os
+import re
 import socket
 import time
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 MAX_BYTES = 128 * 1024
 """One message. SEQPACKET keeps boundaries, so a longer one is seen as truncated and refused."""
-MAX_DEPTH = 8
 MAX_FDS = 4
+
+
+class Bounds(NamedTuple):
+    """What one JSON text may hold. The defaults are those of a message."""
+
+    size: int = MAX_BYTES
+    """Bytes of the text."""
+    depth: int = 8
+    """Lists and objects inside one another."""
+    text: int = MAX_BYTES
+    """Characters of a key or a string."""
+    items: int = 16_384
+    """Members of objects and items of lists, all together."""
+
+
+MESSAGE = Bounds()
+_MARKS = re.compile(rb'\\.|["\[\]{}]', re.DOTALL)
+
+
+class JsonError(ValueError):
+    """The text is no strict JSON, or exceeds its bounds: one short printable line."""
 
 
 class WireError(Exception):
@@ -28,50 +50,73 @@ class WireClosed(WireError):
 
 
 def _refuse(text: str) -> NoReturn:
-    raise WireError(f"not a finite number: {text}")
+    raise JsonError(f"not a finite number: {text[:20]}")
 
 
 def _finite(text: str) -> float:
     value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise WireError(f"not a finite number: {text[:20]}")
-    return value
+    return _refuse(text) if value in (float("inf"), float("-inf")) else value
 
 
 def _exact(text: str) -> int:
     """Integers beyond 2^53 are not numbers to every reader of the log."""
     if len(text) > 17 or abs(int(text)) >= 1 << 53:
-        raise WireError("integer too large")
+        raise JsonError(f"integer of 2^53 or more: {text[:20]}")
     return int(text)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    out = dict(pairs)
-    if len(out) != len(pairs):
-        raise WireError("duplicate key")
-    return out
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise JsonError(f"duplicate key {key[:60]!a}")
+        seen.add(key)
+    return dict(pairs)
 
 
-def _depth(raw: bytes) -> int:
-    """Deepest nesting, counted without parsing (brackets inside strings count too: an upper bound)."""
-    deepest = level = 0
-    for byte in raw:
-        if byte in b"[{":
+def _bound_depth(raw: bytes, limit: int) -> None:
+    """Before anything recurses. Brackets inside strings do not count: a `]` in a text must not hide a `[` outside."""
+    if raw.count(b"[") + raw.count(b"{") <= limit:
+        return
+    level, quoted = 0, False
+    for mark in _MARKS.findall(raw):
+        if mark == b'"':
+            quoted = not quoted
+        elif not quoted and mark in (b"[", b"{"):
             level += 1
-            deepest = max(deepest, level)
-        elif byte in b"]}":
+            if level > limit:
+                raise JsonError(f"nested deeper than {limit} levels")
+        elif not quoted and mark in (b"]", b"}"):
             level -= 1
-    return deepest
 
 
-def decode(raw: bytes) -> dict[str, Any]:
-    """Strict JSON: an object, no duplicate keys, no NaN or infinity, bounded depth and size."""
-    if len(raw) > MAX_BYTES:
-        raise WireError("message too long")
-    if _depth(raw) > MAX_DEPTH:
-        raise WireError("nested too deep")
+def _bound_contents(document: Any, bounds: Bounds) -> None:
+    count, level = 0, [document]
+    while level:
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, str):
+                texts = (value,)
+            else:
+                texts = tuple(value) if isinstance(value, dict) else ()
+                below.extend(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
+            if any(len(text) > bounds.text for text in texts):
+                raise JsonError(f"a text longer than {bounds.text} characters")
+        count, level = count + len(below), below
+        if count > bounds.items:
+            raise JsonError(f"more than {bounds.items} members and items")
+
+
+def read_json(raw: bytes, bounds: Bounds = MESSAGE) -> Any:
+    """The value of one strict JSON text; `JsonError` for whatever Python would forgive or add to JSON.
+
+    UTF-8 only, nothing after the value, no duplicate keys, no NaN or infinity, integers below 2^53, no half characters.
+    """
+    if len(raw) > bounds.size:
+        raise JsonError(f"longer than {bounds.size} bytes")
+    _bound_depth(raw, bounds.depth)
     try:
-        message = json.loads(
+        document = json.loads(
             raw.decode("utf-8"),
             object_pairs_hook=_unique,
             parse_constant=_refuse,
@@ -79,8 +124,20 @@ def decode(raw: bytes) -> dict[str, Any]:
             parse_int=_exact,
         )
         if b"\\ud" in raw.lower():  # an escape may spell half a character, which no log can store
-            json.dumps(message, ensure_ascii=False).encode()
+            json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise JsonError("a lone surrogate is no text") from None
     except (ValueError, RecursionError) as error:
+        raise JsonError(str(error)[:160]) from None
+    _bound_contents(document, bounds)
+    return document
+
+
+def decode(raw: bytes) -> dict[str, Any]:
+    """One message: a strict JSON object within `MESSAGE`. Raises WireError."""
+    try:
+        message = read_json(raw)
+    except JsonError as error:
         raise WireError(f"not JSON: {error}") from None
     if not isinstance(message, dict):
         raise WireError("not an object")

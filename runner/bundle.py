@@ -20,8 +20,11 @@ from types import MappingProxyType
 from typing import Any
 
 from runner import documents
+from sandbox.collect import Caps, CollectError, collect
 
 MAX_FILE_BYTES = 1 << 20
+FLAT = Caps(16 * MAX_FILE_BYTES, total_bytes=16 * MAX_FILE_BYTES, entries=16, depth=1)
+"""Of a folder that was mounted into a container: files only. What guests see of cases.json is wider than it was written."""
 REQUIRED = ("kernel.py", "task.py", "cases.json", "target.json")
 OPTIONAL = ("reference_kernel.py", "budget.json")
 
@@ -129,13 +132,13 @@ def check_intact(bundle: Bundle, folder: Path) -> bool:
     """Whether `folder` holds exactly the bundle's files, byte for byte."""
     try:
         return hash_folder(folder) == bundle.manifest
-    except (BundleError, OSError):
+    except (CollectError, OSError):
         return False
 
 
 def hash_folder(folder: Path) -> dict[str, str]:
-    """Name -> `sha256:<hex>` of all in a flat folder, for before and after. BundleError on anything but files."""
-    return {name: _sha256(raw) for name, raw in read_folder(folder, sorted(os.listdir(folder))).items()}
+    """Name -> `sha256:<hex>` of all in a flat folder that a container saw. CollectError on anything but plain files."""
+    return {name: _sha256(raw) for name, raw in collect(folder, FLAT).items()}
 
 
 def read_folder(folder: Path, names: Iterable[str]) -> dict[str, bytes]:

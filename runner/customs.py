@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 import tokenize
 from dataclasses import dataclass
-from typing import Any, NoReturn
+
+from ops import wire
 
 MAX_SOURCE_BYTES = 256 * 1024
 MAX_REPLY_BYTES = 1 << 20
+REPLY = wire.Bounds(size=MAX_REPLY_BYTES, text=MAX_REPLY_BYTES, items=64)
 MAX_LINE = 1000
 """Characters. The tokenizer takes time quadratic in a line: 240 kB of opened quotes on one line kept it busy for minutes."""
 MAX_TEXT = 240
@@ -43,7 +44,10 @@ def parse_reply(raw: bytes) -> Reply:
     """One JSON object `{"source": ..., "hypothesis": ..., ...}`: nothing unknown, nothing doubled, no NaN."""
     if len(raw) > MAX_REPLY_BYTES:
         raise CustomsError(f"the reply is longer than {MAX_REPLY_BYTES} bytes")
-    document = _strict_json(raw)
+    try:
+        document = wire.read_json(raw, REPLY)
+    except wire.JsonError as error:
+        raise CustomsError(f"the reply is not JSON: {one_line(str(error), 100)}") from None
     if not isinstance(document, dict):
         raise CustomsError("the reply is not a JSON object")
     unknown = sorted(set(document) - {"source", *STORY})
@@ -54,11 +58,7 @@ def parse_reply(raw: bytes) -> Reply:
         raise CustomsError(f"{wrong[0]}: not a string")
     if not document.get("source", "").strip():
         raise CustomsError("the reply holds no source")
-    try:
-        source = document["source"].encode("utf-8")
-    except UnicodeEncodeError:
-        raise CustomsError("source: not text (a lone surrogate)") from None
-    return Reply(source, {key: one_line(document.get(key, "")) for key in STORY})
+    return Reply(document["source"].encode(), {key: one_line(document.get(key, "")) for key in STORY})
 
 
 def one_line(text: str, limit: int = MAX_TEXT) -> str:
@@ -92,27 +92,3 @@ def _tokens(source: bytes) -> list[list[str]] | None:
         for token in found
         if token.type not in _IGNORED
     ]
-
-
-def _refuse(text: str) -> NoReturn:
-    raise CustomsError(f"the reply holds {text}, which is no JSON number")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _refuse(text[:20])
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = dict(pairs)
-    if len(keys) != len(pairs):
-        raise CustomsError("the reply holds a key twice")
-    return keys
-
-
-def _strict_json(raw: bytes) -> Any:
-    try:
-        text = raw.decode("utf-8")
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
-        raise CustomsError(f"the reply is not JSON: {one_line(str(error), 100)}") from None

@@ -5,11 +5,14 @@ Unknown keys are errors: a misspelt `protected` must never silently unprotect a 
 
 from __future__ import annotations
 
-import json
-import math
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from ops import wire
+
+BOUNDS = wire.Bounds(size=1 << 20, text=1 << 20, items=1 << 16)
+"""Of one document. A case's parameters lie three levels down: what is left of the depth fits the wire's own limit."""
 
 
 class DocumentError(Exception):
@@ -40,29 +43,6 @@ def budget(raw: bytes) -> dict[str, Any]:
     """budget.json, as written: an absent key means that the caller's own setting holds."""
     document: dict[str, Any] = _validated(TypeAdapter(_Budget), "budget.json", raw)
     return document
-
-
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"not a finite number: {text}")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _refuse(text)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    seen: set[str] = set()
-    for key, _ in pairs:
-        if key in seen:
-            raise ValueError(f"duplicate key {key!r}")
-        seen.add(key)
-    return dict(pairs)
-
-
-def _strict_json(raw: bytes) -> Any:
-    """JSON without what Python adds to it (NaN, infinities) or forgives (duplicate keys). ValueError otherwise."""
-    return json.loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
 
 
 def _scalars(value: Any) -> Any:
@@ -112,7 +92,7 @@ class _Budget(_Strict):
 def _validated(adapter: TypeAdapter[Any], name: str, raw: bytes) -> Any:
     """The parsed document, checked against the model; as written, so that absent keys stay absent."""
     try:
-        document = _strict_json(raw)
+        document = wire.read_json(raw, BOUNDS)
         adapter.validate_python(document)
     except ValidationError as error:
         raise DocumentError(f"{name}: {' '.join(_first(error).split())}") from None

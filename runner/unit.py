@@ -19,11 +19,12 @@ from eventstore.facts import Pair, Series
 from ops import wire
 from runner import devices
 from runner.blank import START_S, Blank
-from runner.bundle import Bundle, BundleError, check_intact, project, write
+from runner.bundle import FLAT, Bundle, BundleError, check_intact, project, write
 from runner.lab import PairPlan
 from runner.warm import Pool
 from runner.workspace import release
 from sandbox.api import Running, SandboxFault
+from sandbox.collect import CollectError, collect
 
 LOAD_S = 60.0
 NEWCOMER_S = 400.0
@@ -298,14 +299,11 @@ class Unit:
     def _sources_intact(self) -> bool:
         """No guest changed what it was given (its folder is mounted read-only; this looks, it does not assume)."""
         for arm in self.plan.arms:
-            place = self.guests[arm.name].place
-            kernel = place / "kernel.py"
-            if kernel.exists() and kernel.read_bytes() != arm.source:
+            try:
+                held = collect(self.guests[arm.name].place, FLAT)
+            except CollectError:
                 return False
-            if sorted(p.name for p in place.iterdir()) not in (
-                ["cases.json", "kernel.py", "target.json"],
-                ["cases.json", "target.json"],
-            ):
+            if held.pop("kernel.py", arm.source) != arm.source or set(held) != {"cases.json", "target.json"}:
                 return False
         return True
 

@@ -6,11 +6,11 @@ the GPU clean again, and the good candidate was right afterwards. What a program
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ops import wire
 from sandbox.api import Outcome
 from sandbox.status import GpuSign, RunStatus, Seen, classify
 from sandbox.xid import XidLog
@@ -97,7 +97,7 @@ def refused(printed: str, _: Facts) -> list[str]:
 
 def _line(printed: str) -> dict[str, Any]:
     try:
-        said = json.loads(printed.strip().splitlines()[-1])
+        said = wire.read_json(printed.strip().splitlines()[-1].encode())
     except (ValueError, IndexError):
         return {}
     return said if isinstance(said, dict) else {}

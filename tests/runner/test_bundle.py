@@ -181,7 +181,7 @@ BAD = [
         cases('[{"case_id": "a", "parameters": {"case_id": 1}}]'),
         "cases.json: 0.parameters: `case_id` is reserved: the judge adds it",
     ),
-    (cases("[" * 100_000), "cases.json: not strict JSON: maximum recursion depth exceeded"),
+    (cases("[" * 100_000), "cases.json: not strict JSON: nested deeper than 8 levels"),
     ({"cases.json": b"\xff"}, "cases.json: not strict JSON: 'utf-8' codec can't decode"),
     ({"target.json": b'{"backend": "cpu"}'}, "target.json: architecture: Field required"),
     (target(backend=1), "target.json: backend: Input should be a valid string"),

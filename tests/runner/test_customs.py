@@ -25,7 +25,7 @@ def test_a_good_reply_is_source_and_story() -> None:
     [
         (b"", "not JSON"),
         (b"[]", "not a JSON object"),
-        (b'{"source": "x", "source": "y"}', "a key twice"),
+        (b'{"source": "x", "source": "y"}', "duplicate key 'source'"),
         (b'{"source": "x", "speedup": 9}', "unknown key 'speedup'"),
         (b'{"source": NaN}', "NaN"),
         (b'{"source": 1e999}', "1e999"),
