@@ -2,7 +2,8 @@
 
 `resolve` asks the host's own pip which wheels the wanted packages and all that they need come to, for one Python on one
 platform; nothing is installed. What pip reports is the lock. A build installs exactly the lock or fails; an image records the
-lock's digest, and `check` says when the lock that is here is no longer what pip finds.
+lock's digest, and `check` says when the lock that is here is no longer what pip finds. pip judges "only for Python < 3.x" by the
+Python that it runs under: each build therefore ends with `pip check` inside the image, which fails when something is missing.
 """
 
 from __future__ import annotations
@@ -67,8 +68,12 @@ def digest(name: str) -> str:
 
 def pins(name: str) -> tuple[Pin, ...]:
     """The wheels of a lock, in its order. Raises ImageFault, with the line's number, when a line is no pin."""
+    return _pins(_bytes(name).decode("utf-8", "backslashreplace"), name)
+
+
+def _pins(lines: str, name: str) -> tuple[Pin, ...]:
     found = []
-    for number, line in enumerate(_bytes(name).decode("utf-8", "backslashreplace").splitlines(), 1):
+    for number, line in enumerate(lines.splitlines(), 1):
         if not line or line.startswith("#"):
             continue
         match = PIN.fullmatch(line)
@@ -88,12 +93,24 @@ def write(name: str) -> bool:
     return changed
 
 
-def check(name: str) -> None:
-    """Raises ImageFault, which names what differs, when the lock is not what pip finds now."""
-    here, now = set(_bytes(name).decode().splitlines()), set(resolve(name).splitlines())
-    if here != now:
-        names = sorted({line.split("==")[0] for line in here ^ now})
-        raise ImageFault(f"lock {name} is not what pip finds now: {', '.join(names)} (assay image lock {name})")
+def check(name: str) -> list[str]:
+    """How the lock differs from what pip finds now, one line for each package; none: it is the same."""
+    here, now = pins(name), _pins(resolve(name), name)
+    return differences({pin.name: pin for pin in here}, {pin.name: pin for pin in now})
+
+
+def differences(here: Mapping[str, Pin], now: Mapping[str, Pin]) -> list[str]:
+    """One line for each package in which two locks are not the same."""
+    found = []
+    for name in sorted({*here, *now}):
+        old, new = here.get(name), now.get(name)
+        if old is None or new is None:
+            found.append(f"{name}: {'not in the lock' if old is None else 'not wanted any more'}")
+        elif old.version != new.version:
+            found.append(f"{name}: {old.version} in the lock, {new.version} found")
+        elif old.sha256 != new.sha256:
+            found.append(f"{name} {old.version}: another wheel (sha256 {new.sha256[:12]}, locked {old.sha256[:12]})")
+    return found
 
 
 def resolve(name: str) -> str:
