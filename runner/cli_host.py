@@ -1,20 +1,18 @@
-"""The commands about this machine: what it can do, and its images."""
+"""The command about this machine: what it can do."""
 
 from __future__ import annotations
 
 import json
 import sys
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from images.api import Image
 from runner import doctor as clinic
 from runner import exits, host
+from runner.cli_image import image_app
 from runner.options import GuestPython, Home, Json
-
-image_app = typer.Typer(help="The images that judge and guests run in.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -35,40 +33,6 @@ def doctor(home: Home = None, guest_python: GuestPython = None, as_json: Json = 
             sys.stdout.write(f"{mark}{found.name}: {found.detail}" + (f"; {found.fix}" if found.fix else "") + "\n")
         sys.stdout.write("candidates can be run here\n" if works else "no sandbox works here: nothing can be run\n")
     return exits.WINNER if works else exits.UNAVAILABLE
-
-
-@image_app.command()
-def build(
-    name: Annotated[str, typer.Argument(help="Which image: cpu.")] = "cpu", home: Home = None, as_json: Json = False
-) -> int:
-    """Build an image from a bootstrapped base and offline wheels, and pin it by its digest."""
-    from images.cpu import build_cpu_image
-
-    if name != "cpu":
-        raise exits.UsageError(f"unknown image {name!r}; there is cpu")
-    _shown([build_cpu_image(host.home(home), say=_tell)], as_json)
-    return exits.WINNER
-
-
-@image_app.command(name="list")
-def list_images(home: Home = None, guest_python: GuestPython = None, as_json: Json = False) -> int:
-    """The images that a run can use now."""
-    found = [image for image in (clinic.host_image(guest_python), clinic.built_image(host.home(home))) if image]
-    _shown(found, as_json)
-    return exits.WINNER
-
-
-def _tell(line: str) -> None:
-    sys.stderr.write(f"[assay] image {line}\n")
-
-
-def _shown(images: list[Image], as_json: bool) -> None:
-    if as_json:
-        _json([{"name": image.name, "digest": image.digest, "manifest": dict(image.manifest)} for image in images])
-        return
-    for image in images:
-        facts = [f"{key} {image.manifest[key]}" for key in ("python", "torch", "triton") if key in image.manifest]
-        sys.stdout.write(f"{image.name}  {image.digest}  {', '.join(facts)}\n")
 
 
 def _json(document: Any) -> None:
