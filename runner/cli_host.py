@@ -12,15 +12,17 @@ import typer
 from images.api import Image
 from runner import doctor as clinic
 from runner import exits, host
-from runner.options import GuestPython, Home, Json
+from runner.options import Engine, GuestPython, Home, Json
 
 image_app = typer.Typer(help="The images that judge and guests run in.", no_args_is_help=True)
+sandbox_app = typer.Typer(help="Whether the sandbox holds here.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
     """Hang the commands into the program."""
     app.command()(doctor)
     app.add_typer(image_app, name="image")
+    app.add_typer(sandbox_app, name="sandbox")
 
 
 def doctor(home: Home = None, guest_python: GuestPython = None, as_json: Json = False) -> int:
@@ -56,6 +58,25 @@ def list_images(home: Home = None, guest_python: GuestPython = None, as_json: Js
     found = [image for image in (clinic.host_image(guest_python), clinic.built_image(host.home(home))) if image]
     _shown(found, as_json)
     return exits.WINNER
+
+
+@sandbox_app.command()
+def check(
+    engine: Engine = "auto",
+    only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this program; may be repeated.")] = None,
+    list_rows: Annotated[bool, typer.Option("--list", help="Show the programs and run nothing.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="A program that was not run counts as a difference.")
+    ] = False,
+    guest_python: GuestPython = None,
+    as_json: Json = False,
+) -> int:
+    """Run hostile programs in the sandbox, each against what must come of it. Code 0 when all is so, else 76."""
+    from runner.check import command
+
+    if list_rows:
+        return command.listing(only or (), as_json=as_json)
+    return command.check(engine, only or (), guest_python, strict=strict, as_json=as_json)
 
 
 def _tell(line: str) -> None:
