@@ -79,6 +79,25 @@ def check(
     return command.check(engine, only or (), guest_python, strict=strict, as_json=as_json)
 
 
+@sandbox_app.command()
+def gc(as_json: Json = False) -> int:
+    """Remove what killed runners left: containers, cgroups, folders. Never what a live runner or anybody else owns."""
+    from runner.workspace import sweep
+    from sandbox import leavings
+
+    containers, stuck = leavings.containers()
+    groups, busy = leavings.groups()
+    removed = [*containers, *groups, *(f"folder {folder}" for folder in sweep())]
+    kept = [*stuck, *busy]
+    if as_json:
+        _json({"removed": removed, "kept": kept})
+    else:
+        sys.stdout.write("".join(f"removed {what}\n" for what in removed) or "nothing was left\n")
+    for problem in kept:
+        sys.stderr.write(f"assay: not removed: {' '.join(problem.split())}\n")
+    return exits.FAULT if kept else exits.WINNER
+
+
 def _tell(line: str) -> None:
     sys.stderr.write(f"[assay] image {line}\n")
 
