@@ -57,7 +57,7 @@ def run(x):
     "looks": "def run(x):\n    add[(1,)](x, x, int(x.sum().item()))\n",
     "looks elsewhere": "def run(x):\n    add[(1,)](x, x, len(set(x[0].tolist())) - 1)\n",
     "asks too much": "def run(x):\n    triton.runtime.driver.active.utils.get_voltage()\n",
-    "too much memory": "def run(x):\n    torch.zeros(1 << 40)\n",
+    "too much memory": "def run(x):\n    torch.empty(3 << 30, dtype=torch.uint8)\n",
     "for ever": "def run(x):\n    add[(1,)](x, x, 64)\n    while True:\n        pass\n",
     "dies": "def run(x):\n    import os\n    os.abort()\n",
     "autotuned": """
