@@ -41,6 +41,16 @@ def rmsnorm(x, weight):
     _calls.append(1)
     return _plain(x, weight)
 """,
+    "floods and forks": HONEST
+    + """
+import os as _os, time as _time
+_plain = rmsnorm
+def rmsnorm(x, weight):
+    if _os.fork() == 0:
+        _time.sleep(300)
+    _os.write(1, b"x" * (4 << 20))
+    return _plain(x, weight)
+""",
     "has a device": HONEST
     + """
 import os as _os
@@ -101,6 +111,13 @@ def test_no_cache_directory_outlives_a_candidate(lab: SandboxLab, bundle: Bundle
         source = SOURCES["looks at the cache"].encode()
         claim = compiled(lab.build(bundle, source, f"lane-cache-{number}-{lab.sandbox.name}"))
         assert claim["state"] == "compiled", claim["why"]
+
+
+def test_what_a_call_prints_and_leaves_running_decides_nothing(lab: SandboxLab, bundle: Bundle) -> None:
+    found = lab.build(bundle, SOURCES["floods and forks"].encode(), f"lane-floods-{lab.sandbox.name}")
+    assert compiled(found)["state"] == "compiled"
+    assert len(found.log) < 1 << 17
+    assert found.outcome["wall_s"] < 50
 
 
 @pytest.mark.parametrize("name", ["has a device", "forks and leaves", "forges at import"])
