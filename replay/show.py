@@ -135,6 +135,21 @@ def _candidate_text(one: CandidateState) -> Iterator[str]:
         yield f"{'':<10} {REASONS[reason]}"
     if one.proposed.hypothesis:
         yield f"{'':<10} hypothesis {quoted(one.proposed.hypothesis)}"
+    yield from _compiled(one)
+
+
+def _compiled(one: CandidateState) -> Iterator[str]:
+    """A line for each kernel that the build container compiled. Its word, and absent from logs older than that step."""
+    claim = (one.built.claim if one.built else {}).get("compile", {})
+    for kernel in claim.get("kernels", ()):
+        numbers = ("registers", "shared_bytes", "local_bytes", "num_warps")
+        registers, shared, local, warps = (kernel.get(key, "?") for key in numbers)
+        yield (
+            f"{'':<10} kernel {quoted(kernel.get('name', ''))} sm_{claim.get('arch', '?')}: {registers} registers, "
+            f"{shared} B shared, {local} B local (spills), {warps} warps"
+        )
+    if claim.get("state") == "refused":
+        yield f"{'':<10} compiled on the GPU only{_and(str(claim.get('why', '')))}"
 
 
 def _and(detail: str) -> str:

@@ -39,7 +39,7 @@ CANDIDATE: Mapping[str, str] = MappingProxyType(
         "syntax": "the source is not valid Python text",
         # build
         "no-entry": "the source does not define the entry point",
-        "build-error": "the source raised an exception when it was imported",
+        "build-error": "the source raised an exception when it was imported, or a kernel of it does not compile",
         "build-timeout": "the build did not end within its limit",
         "build-oom": "the build used more memory than its limit",
         # outputs
