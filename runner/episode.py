@@ -41,7 +41,7 @@ def check_id(text: str) -> str:
 def known(log: Log, episode: str) -> str:
     """The name, when the log holds that episode; else NotFound names the nearest way on."""
     if check_id(episode) not in log.store.streams():
-        raise NotFound(f"no episode {episode} in this home; `assay log show` lists what is there")
+        raise NotFound(f"no episode {episode} in this home; see `assay episodes`")
     return episode
 
 

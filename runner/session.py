@@ -115,6 +115,8 @@ def provider_of(settings: Settings, bundle: Bundle, operator: str | None, device
         return command.command(settings.command, settings.provider_timeout_s)
     if settings.strategy == "mock":
         return providers.mock(Path(settings.mock_dir) if settings.mock_dir else None)
+    if settings.strategy == "file":
+        return providers.one_file(Path(settings.file or ""))
     if operator is None:
         raise ValueError(f"strategy {settings.strategy} needs an operator")
     chosen = registry.get(operator)
