@@ -1,7 +1,7 @@
 """The way on from each refusal: for every reason why something was not promoted, what its author can do about it.
 
-Beside `ops.decide.reasons` rather than in it: a reason's meaning stands for ever, advice may get better, and decision code
-is identified by the digest of its files.
+docs/reasons.md shows it. It stands beside `ops.decide.reasons` rather than in it: a reason's meaning is for ever, advice may get
+better, and decision code is identified by the digest of its files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OF_CANDIDATE: Mapping[str, str] = MappingProxyType(
         "build-error": "import the file where torch and triton are all there is; other packages are not in the sandbox",
         "build-timeout": "move work out of the import",
         "build-oom": "allocate nothing at import time",
-        "wrong": "compare with `reference` of task.py on the case that is named, odd sizes and strided inputs included",
+        "wrong": "compare with `reference` of task.py on the case that is named, odd sizes and hidden inputs included",
         "nan": "look for a division by zero, an overflow in half precision, or masked elements that enter a sum",
         "unwritten": "write every element: check the grid, the masks at the edge, and the shape that is returned",
         "early-done": "leave no thread and no stream at work when the function returns",

@@ -132,6 +132,11 @@ def optimize(
     wish = asked.wanted(device, engine, image, guest_python)
     bundle, sizes, promotion = _operator(operator, shape, dtype or "fp16", wish)
     points = session.space(operator, wish.device, bundle.kernel)
+    if not points:
+        raise exits.UsageError(
+            f"{operator}: nothing to search on {wish.device} beside the baseline; its contract.yaml gives no "
+            f"{'search_space_cpu' if wish.device == 'cpu' else 'search_space'}"
+        )
     known = {"strategy": name, "space": session.space_digest(operator, points)}
     resolved = settings.resolve(bundle, flags, contract=promotion, tries=len(points), **known)
     place = host.home(home)

@@ -93,6 +93,8 @@ def test_a_run_with_a_winner_prints_one_json_result_and_the_live_log_and_ends_wi
     assert all(line.startswith("[assay] ") for line in said.err.splitlines())
     assert f"[assay] episode name={result['episode']}" in said.err
     place = Path(result["artifacts_dir"])
+    assert place.is_absolute()
+    assert result["experiments"][0]["meaning"] == "right on every call, and faster beyond doubt"
     assert (place / "best_kernel.py").read_bytes() == source(50.0)
     assert (place / "experiments" / "c001" / "kernel.py").read_bytes() == source(50.0)
     assert json.loads((place / "result.json").read_text()) == {**result, "best_kernel": source(50.0).decode()}
@@ -118,6 +120,30 @@ def test_optimize_searches_the_operator_s_grid(assay: Assay) -> None:
     result = json.loads(said.out)
     assert (said.code, result["operator"], result["dtype"], len(result["experiments"])) == (2, "rmsnorm", "fp32", 2)
     assert [one["knobs"]["template"] for one in result["experiments"]] == ["one_row", "row_block"]
+
+
+def test_an_operator_without_anything_to_search_is_refused_before_anything_runs(
+    assay: Assay, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "space", lambda *args: [])
+    said = assay("optimize", "rmsnorm", "--device", "cpu")
+    assert (said.code, said.out, said.err.count("\n")) == (64, "", 1)
+    assert said.err.startswith(
+        "assay: rmsnorm: nothing to search on cpu beside the baseline; its contract.yaml gives no"
+    )
+    assert not home.exists()
+
+
+def test_an_interruption_says_how_to_go_on_from_anywhere(
+    assay: Assay, contract: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("runner.pipeline.run", interrupted)
+    said = assay("run", contract, "--provider", "mock", "--device", "cpu")
+    (name,) = (path.name for path in (home / "runs").iterdir())
+    assert said == Said(130, "", f"assay: interrupted; go on with: assay resume {name} --home {home}\n")
 
 
 def test_our_own_failure_ends_with_70_and_no_verdict(
@@ -186,7 +212,7 @@ def judged(home: Path) -> str:
     [
         (source(50.0), 0, "PASSED: right on every call, and faster beyond doubt", "x over the baseline (at least "),
         (source(50.0, "wrong"), 2, "NOT PASSED: wrong", "wrong: case main, 3 calls, an error of 2 times its tolerance"),
-        (source(200.0), 2, "NOT PASSED: slower", "main: 200."),
+        (source(200.0), 2, "NOT PASSED: slower", " us, the baseline "),
         (source(99.8), 2, "NOT PASSED: below-min-speedup", "to do: it is right, and faster by too little"),
         (source(50.0, "wrong-hidden"), 2, "NOT PASSED: wrong", "hidden inputs "),
         (source(100.0), 2, "NOT PASSED: duplicate", "to do: propose other code"),
@@ -505,7 +531,7 @@ def test_a_home_in_an_impossible_place_is_one_line_and_73(
         (errors.StoreReadOnly("x"), 73),
         (OSError(errno.ENOSPC, "No space left on device"), 73),
         (exits.Unavailable("x"), 69),
-        (session.Interrupted("story-1"), 130),
+        (session.Interrupted("story-1", Path("/h")), 130),
         (KeyboardInterrupt(), 130),
         (ZeroDivisionError("x"), None),
     ],
