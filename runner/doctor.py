@@ -38,11 +38,8 @@ def examine(guest_python: Path | None, home: Path) -> list[Finding]:
 
 
 def works(findings: list[Finding]) -> bool:
-    """Whether candidates can be run here at all: an empty job ran under some engine, with all of its limits, and there is an image
-    that this engine can use."""
-    ok = {found.name for found in findings if found.ok}
-    proved = [name for name in ENGINES if f"limits under {name}" in ok]
-    return bool(proved) and ("guest environment" in ok or ("docker" in proved and "image cpu" in ok))
+    """Whether candidates can be run here at all: under some engine an empty job ran, with all of its limits."""
+    return any(found.ok for found in findings if found.name in {f"limits under {name}" for name in ENGINES})
 
 
 def _sandbox() -> Iterator[Finding]:
