@@ -96,13 +96,17 @@ def events_page() -> str:
 
 def reasons_page() -> str:
     from ops.decide import reasons
+    from replay import advice
 
+    ways_on = {"CALL": {}, "CANDIDATE": advice.OF_CANDIDATE, "EPISODE": advice.OF_EPISODE}
     titles = {"CALL": "Of one call", "CANDIDATE": "Of a candidate or proposal", "EPISODE": "Of an episode"}
     parts = [MARK, "# Reasons", inspect.cleandoc(reasons.__doc__ or "")]
     for name, title in titles.items():
         codes: Mapping[str, str] = getattr(reasons, name)
-        rows = [(code(key) or "(empty)", meaning) for key, meaning in codes.items()]
-        parts += [f"## {title}", table(("code", "meaning"), rows)]
+        advised: Mapping[str, str] = ways_on[name]
+        rows = [(code(key) or "(empty)", meaning, advised.get(key, "")) for key, meaning in codes.items()]
+        head = ("code", "meaning", "what to do")
+        parts += [f"## {title}", table(head if advised else head[:2], rows if advised else [row[:2] for row in rows])]
     return "\n\n".join(parts) + "\n"
 
 

@@ -33,12 +33,17 @@ def test_the_text_tells_the_same_in_order() -> None:
         "where",
         "baseline",
         "c001",
+        "right",
+        "main:",
         "hypothesis",
         "c002",
         "clearly",
+        "right",
+        "main:",
         "hypothesis",
         "final",
         "outcome",
+        "the",
     ]
     assert "outcome    winner: c001" in text(STATE)
 
@@ -49,6 +54,7 @@ def test_an_open_episode_can_be_shown() -> None:
         state = fold("e-1", stored(told[:n]))
         assert show(state)["stage"] == state.stage
         assert text(state).startswith(f"episode    e-1 ({state.stage})\n")
+        assert "go on with: assay resume e-1" in text(state)
 
 
 def test_text_of_a_stranger_is_escaped() -> None:
