@@ -59,6 +59,7 @@ def stuck() -> Iterator[tuple[Group, Group, int]]:
             yield parent, group, process.pid
         finally:
             parent.thaw()
+            group.thaw()
             process.kill()
             process.wait(10)
             group.remove()
@@ -84,8 +85,12 @@ def test_a_frozen_group_is_killed_without_running_on(monkeypatch):
     with subprocess.Popen(["sleep", "60"]) as process:
         (group.paths()[0] / "cgroup.procs").write_text(str(process.pid))
         group.freeze()
-        group.kill()
-        assert process.wait(10) == -9
+        try:
+            group.kill()
+            assert process.wait(10) == -9
+        finally:
+            group.thaw()  # or nobody could end it
+            process.kill()
     group.remove()
 
 
