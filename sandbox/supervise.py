@@ -21,6 +21,7 @@ from typing import Protocol, Self
 from sandbox.api import Job, Outcome, SandboxFault, Status
 from sandbox.capture import CHUNK, Capture
 from sandbox.cgroups import Counters, Group
+from sandbox.survivors import Unkillable
 
 START_S = 60.0
 KILL_S = 15.0
@@ -65,7 +66,7 @@ class Handle(Protocol):
         """Let it run again; nothing to do when it is gone. Any thread may call it."""
 
     def strike(self) -> None:
-        """SIGKILL to all of it; returns at once. Called again while it is not gone."""
+        """SIGKILL to all of it; returns at once. Called again while it is not gone: the next rung of `survivors`."""
 
     def collect(self, counters: Counters) -> Ending:
         """After the end. Raises SandboxFault when it was not the job that ended."""
@@ -87,6 +88,7 @@ class Supervised:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._asked: Status | None = None
         self._struck: Status | None = None
+        self._strikes = 0
         self._outcome: Outcome | None = None
         self._fault: SandboxFault | None = None
         self._started, self._ended, self._gone = threading.Event(), threading.Event(), threading.Event()
@@ -219,7 +221,8 @@ class Supervised:
                 self._strike()
                 limit = time.monotonic() + KILL_S
             elif self._struck and time.monotonic() > limit:
-                raise SandboxFault(f"{self.name}: still there {KILL_S:g} s after SIGKILL")
+                tried = f"{self._strikes} times SIGKILL, from the second on to its whole cgroup, in {KILL_S:g} s"
+                raise Unkillable(self.name, tried, self._handle.group.pids())
             elif self._struck and not ready:
                 self._strike()
 
@@ -239,6 +242,7 @@ class Supervised:
 
     def _strike(self) -> None:
         """Signal first, thaw second: a frozen process dies without running another instruction."""
+        self._strikes += 1
         self._handle.strike()
         self._handle.thaw()
 
