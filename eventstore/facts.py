@@ -175,7 +175,8 @@ class CandidateBuilt(Frozen):
     candidate: Name
     """Its id."""
     claim: dict[str, Any]
-    """What the build container said (entry found, jit functions). A claim: a lie here only fails later."""
+    """What the build container said (jit functions, and `compile`: state, and registers, shared memory and spills of each kernel).
+    A claim: a lie here only fails later."""
     outcome: dict[str, Any]
     """How the build container ended, as seen from outside."""
     log: Digest | None = None

@@ -1,8 +1,9 @@
 """A real CPU image, built without a registry: a bootstrapped Debian, and wheels installed into it offline.
 
-The base is what `mmdebstrap` makes (or a tar that the caller has), imported; the wheels are fetched on the host by its own pip
-configuration and bind-mounted read-only into a container without network, which installs them and is committed. The result is
-pinned by its image ID in `<home>/images.json`, beside a manifest of what went in.
+The base is what `mmdebstrap` makes (or a tar that the caller has), imported; the wheels of the lock are fetched on the host by its
+own pip configuration and bind-mounted read-only into a container without network, which installs them by their hashes and is
+committed. The result is pinned by its image ID in `<home>/images.json`, beside a manifest of what went in; what the image then
+holds, and its bill of materials, are written to `<home>/images/<ID>/`.
 """
 
 from __future__ import annotations
@@ -10,33 +11,30 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import re
-import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from images import engine
+from images import base as bases
+from images import contents, engine, lock, sbom, steps
 from images.api import Image, ImageFault
 
 if TYPE_CHECKING:
     import docker
-    from docker.types import Mount
 
-PACKAGES = ("python3", "python3-venv", "python3-dev", "gcc", "libc6-dev", "ca-certificates")
-WHEELS = ("torch==2.13.0", "triton==3.7.1", "numpy")
 PYTHON = "/opt/venv/bin/python"
 ENV = {"PATH": "/opt/venv/bin:/usr/local/bin:/usr/bin:/bin"}
-LONG_S = 1800
-"""Longest for a bootstrap, a download, an installation or a commit."""
+LOCK_FILE = "lock.txt"
 
 INSTALL = """set -eu
 echo 'judge:x:65533:65533::/tmp:/usr/sbin/nologin' >>/etc/passwd
 python3 -m venv /opt/venv
-/opt/venv/bin/pip install --quiet --no-index --find-links /wheels --no-cache-dir "$@"
+/opt/venv/bin/pip install --quiet --no-index --find-links /wheels --no-deps --require-hashes --no-cache-dir -r "/wheels/$1"
+/opt/venv/bin/pip check
 """
 VERSIONS = """
 import importlib.metadata as m, json, platform
@@ -52,19 +50,24 @@ def build_cpu_image(home: Path, *, base: Path | None = None, say: Say = lambda _
     """
     work = home / "images"
     work.mkdir(parents=True, exist_ok=True)
-    base = base or _bootstrap(work / "base.tar", say)
-    with closing(engine.connect(LONG_S)) as client, engine.translated("building the image cpu"):
+    locked = lock.digest("cpu")
+    own = work / "base.tar"
+    base = base or (own if own.exists() else bases.bootstrap(own, say))
+    with closing(engine.connect(steps.LONG_S)) as client, engine.translated("building the image cpu"):
         say(f"importing {base.name}")
-        base_sha = _sha256(base)
+        base_sha = steps.sha256(base)
         base_id = _import(client, base, base_sha)
-        python = _run(client, base_id, ["python3", "-c", "import platform; print(platform.python_version())"]).strip()
-        say(f"fetching wheels for Python {python}: {', '.join(WHEELS)}")
-        wheels = _download(work / f"wheels-{python}", python)
+        python = steps.run(client, base_id, ["python3", "-c", "import platform; print(platform.python_version())"])
+        _same_python(python.strip(), base)
+        say(f"fetching the {len(lock.pins('cpu'))} wheels of lock {locked[:19]}")
+        wheels = _download(work / f"wheels-{locked.removeprefix('sha256:')[:16]}")
         say("installing them offline")
         built = _install(client, base_id, wheels)
-        versions: dict[str, str] = json.loads(_run(client, built, [PYTHON, "-I", "-c", VERSIONS]))
-    manifest = versions | {"base_sha256": base_sha, "packages": ",".join(PACKAGES)}
-    manifest |= {f"wheel {wheel.name}": _sha256(wheel) for wheel in sorted(wheels.glob("*.whl"))}
+        versions: dict[str, str] = json.loads(steps.run(client, built, [PYTHON, "-I", "-c", VERSIONS]))
+        say("recording what the image holds")
+        manifest = versions | {"base_sha256": base_sha, "packages": ",".join(bases.PACKAGES), "lock": locked}
+        manifest |= {f"wheel {pin.name}": pin.sha256 for pin in lock.pins("cpu")}
+        manifest |= _record(client, home, built, manifest)
     image = Image(name="cpu", digest=built, python=PYTHON, engine_ref=built, env=ENV, manifest=manifest)
     _pin(home, image)
     return image
@@ -72,11 +75,18 @@ def build_cpu_image(home: Path, *, base: Path | None = None, say: Say = lambda _
 
 def load(home: Path, name: str) -> Image:
     """The pinned image of this name. Raises ImageFault when it was never built, or Docker no longer has it."""
+    image = pinned(home, name)
+    verify(image)
+    return image
+
+
+def pinned(home: Path, name: str) -> Image:
+    """What was recorded under this name, whether Docker still has it or not. Raises ImageFault when nothing was."""
     record = _records(home).get(name)
     if record is None:
         raise ImageFault(f"no image {name!r} in {home}: build it first (assay image build)")
     try:
-        image = Image(
+        return Image(
             name=name,
             digest=record["digest"],
             python=record["python"],
@@ -86,8 +96,6 @@ def load(home: Path, name: str) -> Image:
         )
     except (KeyError, TypeError) as error:
         raise ImageFault(f"{_record_file(home)}: malformed entry {name!r}: {error}") from error
-    verify(image)
-    return image
 
 
 def verify(image: Image) -> None:
@@ -98,37 +106,29 @@ def verify(image: Image) -> None:
         raise ImageFault(f"image {image.name}: Docker has {found} under {image.digest}")
 
 
-def _bootstrap(tar: Path, say: Say) -> Path:
-    if tar.exists():
-        return tar
-    suite = platform.freedesktop_os_release().get("VERSION_CODENAME", "stable")
-    say(f"bootstrapping Debian {suite}: {', '.join(PACKAGES)}")
-    partial = tar.with_suffix(".partial.tar")
-    _command(["mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", suite, str(partial)])
-    partial.replace(tar)
-    return tar
+def containers(image: Image) -> int:
+    """How many containers there are of an image, running or not. Raises ImageFault."""
+    with closing(engine.connect()) as client, engine.translated(f"containers of image {image.name}"):
+        return len(client.containers(all=True, filters={"ancestor": image.digest}))
 
 
-def _download(folder: Path, python: str) -> Path:
-    """Wheels for the image's Python, from wherever the host's pip finds them."""
-    short = ".".join(python.split(".")[:2])
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--python-version", short]
-    _command([*pip, "--dest", str(folder), *WHEELS])
+def record_folder(home: Path, digest: str) -> Path:
+    """Where `contents.json` and `sbom.json` of an image are."""
+    return home / "images" / digest.removeprefix("sha256:")[:16]
+
+
+def _same_python(python: str, base: Path) -> None:
+    if not python.startswith(lock.WANTED["cpu"].python + "."):
+        raise ImageFault(f"{base.name} has Python {python}; lock cpu is for Python {lock.WANTED['cpu'].python}")
+
+
+def _download(folder: Path) -> Path:
+    """The wheels of the lock, by their hashes, from wherever the host's pip finds them; the lock beside them."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--no-deps", "--require-hashes"]
+    pip += ["--python-version", lock.WANTED["cpu"].python, "--dest", str(folder), "-r", str(lock.path("cpu"))]
+    steps.command(pip)
+    (folder / LOCK_FILE).write_bytes(lock.path("cpu").read_bytes())
     return folder
-
-
-def _command(argv: list[str]) -> None:
-    try:
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LONG_S, check=False
-        )
-    except FileNotFoundError as error:
-        raise ImageFault(f"{argv[0]} is not installed (apt-get install {argv[0]})") from error
-    except subprocess.TimeoutExpired as error:
-        raise ImageFault(f"{argv[0]} took longer than {LONG_S} s") from error
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        raise ImageFault(f"{Path(argv[0]).name} failed ({done.returncode}): {lines[-1] if lines else 'no message'}")
 
 
 def _import(client: docker.APIClient, tar: Path, sha256: str) -> str:
@@ -144,38 +144,37 @@ def _install(client: docker.APIClient, base_id: str, wheels: Path) -> str:
     from docker.types import Mount
 
     mount = Mount("/wheels", str(wheels.resolve()), type="bind", read_only=True)
-    container = _create(client, base_id, ["sh", "-c", INSTALL, "install", *WHEELS], mounts=[mount])
+    container = steps.create(client, base_id, ["sh", "-c", INSTALL, "install", LOCK_FILE], mounts=[mount])
     try:
-        _finish(client, container)
+        steps.finish(client, container)
         return str(client.commit(container, repository="assay-cpu", tag="latest")["Id"])
     finally:
         client.remove_container(container, force=True, v=True)
 
 
-def _run(client: docker.APIClient, image: str, argv: list[str]) -> str:
-    """What a short command of ours prints inside an image."""
-    container = _create(client, image, argv)
-    try:
-        return _finish(client, container)
-    finally:
-        client.remove_container(container, force=True, v=True)
-
-
-def _create(client: docker.APIClient, image: str, argv: list[str], mounts: list[Mount] | None = None) -> str:
-    config = client.create_host_config(
-        network_mode="none", cap_drop=["ALL"], security_opt=["no-new-privileges:true"], init=True, mounts=mounts
+def _record(client: docker.APIClient, home: Path, built: str, manifest: Mapping[str, str]) -> dict[str, str]:
+    """Write what the image holds and its bill of materials; the digests of both, and when."""
+    found = contents.read(client, built, (sbom.DPKG_STATUS, sbom.OS_RELEASE))
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    suite = re.search(r"^VERSION_CODENAME=(\w+)$", found.texts.get(sbom.OS_RELEASE, ""), re.M)
+    listing = json.dumps(found.entries, indent=0, sort_keys=True).encode()
+    facts = {"built": at, "contents_sha256": hashlib.sha256(listing).hexdigest()}
+    bill = sbom.document(
+        "cpu",
+        built,
+        at=at,
+        debian=sbom.debian_packages(found.texts.get(sbom.DPKG_STATUS, "")),
+        suite=suite[1] if suite else "unknown",
+        python=sbom.python_packages(found.entries),
+        pins=lock.pins("cpu"),
+        properties={key: manifest[key] for key in ("base_sha256", "lock")} | facts,
     )
-    return str(client.create_container(image, argv, host_config=config, use_config_proxy=False)["Id"])
-
-
-def _finish(client: docker.APIClient, container: str) -> str:
-    client.start(container)
-    code = int(client.wait(container, timeout=LONG_S)["StatusCode"])
-    said = client.logs(container, stdout=True, stderr=bool(code), tail=50).decode("utf-8", "backslashreplace")
-    if code:
-        lines = [line for line in said.splitlines() if line.strip()]
-        raise ImageFault(f"a build step failed ({code}): {lines[-1] if lines else 'no message'}")
-    return said
+    text = (json.dumps(bill, indent=1) + "\n").encode()
+    folder = record_folder(home, built)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "contents.json").write_bytes(listing)
+    (folder / "sbom.json").write_bytes(text)
+    return facts | {"sbom_sha256": hashlib.sha256(text).hexdigest()}
 
 
 def _record_file(home: Path) -> Path:
@@ -205,8 +204,3 @@ def _pin(home: Path, image: Image) -> None:
         file.flush()
         os.fsync(file.fileno())
     partial.replace(_record_file(home))
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

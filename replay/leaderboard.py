@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
+from pathlib import PurePath
 from typing import Any, Literal
 
+from eventstore.facts import EpisodeStarted
 from replay.fold import CandidateState, State
 from replay.livelog import shape
 
@@ -42,6 +44,10 @@ class Row:
     """Weighted geometric mean over cases of the median time, microseconds."""
     episode: str
     source: str
+    name: str = ""
+    """The operator's name, or that of the folder a bundle was read from. For the eye: boards go by the digest."""
+    cases: str = ""
+    """The bundle's cases that the numbers are over, joined by commas."""
 
     @property
     def board(self) -> tuple[str, ...]:
@@ -55,13 +61,24 @@ class Row:
 def leaderboard(states: Iterable[State], operator: str | None = None) -> list[Row]:
     """Every promoted candidate, board by board: winners by rank, then the unvalidated, then the withdrawn.
 
-    `operator`: only boards of this operator, or of the bundle whose digest begins with it.
+    `operator`: only boards that it names, see `named`.
     """
-    rows = [row for state in states for row in _rows(state)]
-    if operator is not None:
-        rows = [row for row in rows if row.operator == operator or _digest_begins(row.bundle, operator)]
+    rows = [row for state in states if operator is None or named(state, operator) for row in _rows(state)]
     rows.sort(key=lambda row: (row.board, _ORDER[row.status], -row.lower, row.episode, row.candidate))
     return [ranked for _, board in groupby(rows, key=lambda row: row.board) for ranked in _rank(list(board))]
+
+
+def named(state: State, text: str) -> bool:
+    """Whether `text` is the episode's operator, its bundle's folder, or the beginning of its bundle's digest."""
+    started = state.started
+    return started is not None and (text == bundle_name(started) or _digest_begins(started.bundle, text))
+
+
+def bundle_name(started: EpisodeStarted) -> str:
+    """What people call the bundle: its operator, else the folder it was read from; "" where neither is known."""
+    if started.operator:
+        return started.operator
+    return PurePath(started.live_kernel).parent.name if started.live_kernel else ""
 
 
 def _digest_begins(digest: str, text: str) -> bool:
@@ -100,4 +117,6 @@ def _row(state: State, one: CandidateState) -> Row:
         median_us=numbers.get("median_us"),
         episode=state.episode,
         source=one.proposed.source,
+        name=bundle_name(started),
+        cases=",".join(numbers.get("cases", {})),
     )

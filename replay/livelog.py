@@ -189,7 +189,11 @@ def _told_candidate(
 
 def _cases(pair: Pair, arm: str) -> dict[str, Value]:
     """Per case: whether every call of the arm was right, and the median of its interleaved calls."""
-    return {f"case[{case}]": value for case, value in _case_values(pair, arm)}
+    values: dict[str, Value] = {f"case[{case}]": value for case, value in _case_values(pair, arm)}
+    why = next((why for series in pair.series if series.arm == arm for why in series.why if why), "")
+    if why:
+        values |= {"why": why, "said": pair.claims.get(arm, {}).get("detail", "")}
+    return values
 
 
 def _case_values(pair: Pair, arm: str) -> Iterator[tuple[str, str]]:

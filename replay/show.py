@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from eventstore.facts import Pair
-from ops.decide.reasons import REASONS
+from ops.decide.reasons import EPISODE, REASONS
+from replay import measured
 from replay.fold import CandidateState, State
+from replay.leaderboard import bundle_name
 from replay.livelog import quoted, shape, short, times
 
 
@@ -95,7 +97,7 @@ def _text(state: State) -> Iterator[str]:
     started = state.started
     if started is None:
         return
-    what = " ".join(filter(None, (started.operator or "", shape(started.shape), started.dtype or "")))
+    what = " ".join(filter(None, (bundle_name(started), shape(started.shape), started.dtype or "")))
     yield f"bundle     {short(started.bundle)} {what}".rstrip()
     yield f"where      {quoted(started.device_label)}, {started.engine}"
     yield from _baseline_text(state)
@@ -103,11 +105,13 @@ def _text(state: State) -> Iterator[str]:
         yield from _candidate_text(one)
     for failure in state.failures:
         yield f"proposal   {failure.index} failed: {failure.reason}{_and(failure.detail)}"
+        yield f"{'':<10} {REASONS.get(failure.reason, '')}"
     for name, found in state.revalidated.items():
         held = "held" if found.passed else "did not hold"
         yield f"final      {name} {held}: {found.reason}{_and(found.detail)}"
+        yield from (f"{'':<10} {line}" for line in measured.wrong(state.finalist_pairs.get(name, ()), ("candidate",)))
     if state.faults:
-        yield f"faults     {len(state.faults)}, of our own"
+        yield f"faults     {len(state.faults)}, of our own; the last: {quoted(state.faults[-1].detail)}"
     finished = state.finished
     if finished:
         win = (
@@ -116,11 +120,16 @@ def _text(state: State) -> Iterator[str]:
             else ""
         )
         yield f"outcome    {finished.outcome}{win}, {finished.stopping_reason}"
+        yield f"{'':<10} {EPISODE.get(finished.stopping_reason, '')}"
+    else:
+        yield f"outcome    none yet; if nobody is at work on it, go on with: assay resume {state.episode}"
 
 
 def _baseline_text(state: State) -> Iterator[str]:
     if state.refused:
         yield f"baseline   refused: {state.refused.reason}{_and(state.refused.detail)}"
+        yield f"{'':<10} {EPISODE.get(state.refused.reason, '')}"
+        yield from (f"{'':<10} {line}" for line in measured.wrong(state.aa_pairs, ("baseline", "baseline-b")))
     if state.calibration:
         found = state.calibration
         cases = ", ".join(f"{quoted(case)} {us:.3f} us" for case, us in found.median_us.items())
@@ -133,8 +142,24 @@ def _candidate_text(one: CandidateState) -> Iterator[str]:
     yield f"{one.id:<10} {fate}{_and(detail)}"
     if reason in REASONS and not one.promoted:
         yield f"{'':<10} {REASONS[reason]}"
+    yield from (f"{'':<10} {line}" for line in measured.measured(one))
     if one.proposed.hypothesis:
         yield f"{'':<10} hypothesis {quoted(one.proposed.hypothesis)}"
+    yield from _compiled(one)
+
+
+def _compiled(one: CandidateState) -> Iterator[str]:
+    """A line for each kernel that the build container compiled. Its word, and absent from logs older than that step."""
+    claim = (one.built.claim if one.built else {}).get("compile", {})
+    for kernel in claim.get("kernels", ()):
+        numbers = ("registers", "shared_bytes", "local_bytes", "num_warps")
+        registers, shared, local, warps = (kernel.get(key, "?") for key in numbers)
+        yield (
+            f"{'':<10} kernel {quoted(kernel.get('name', ''))} sm_{claim.get('arch', '?')}: {registers} registers, "
+            f"{shared} B shared, {local} B local (spills), {warps} warps"
+        )
+    if claim.get("state") == "refused":
+        yield f"{'':<10} compiled on the GPU only{_and(str(claim.get('why', '')))}"
 
 
 def _and(detail: str) -> str:

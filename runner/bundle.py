@@ -84,14 +84,15 @@ def load(path: Path) -> Bundle:
     """Read and check a directory. Files that are no part of a bundle are left alone and not seen by anybody."""
     known = (*REQUIRED, *OPTIONAL, "harness.py")
     try:
-        files = read_folder(path, known)
+        return from_files(read_folder(path, known))
     except NotADirectoryError:
         raise BundleError(f"{path}: a bundle is a directory") from None
     except FileNotFoundError:
         raise BundleError(f"{path}: no such directory") from None
     except OSError as error:
         raise BundleError(f"{path}: {error.strerror}") from None
-    return from_files(files)
+    except BundleError as error:
+        raise BundleError(f"{path}: {error}") from None
 
 
 def from_files(files: Mapping[str, bytes]) -> Bundle:
@@ -177,9 +178,10 @@ def _read(directory: int, name: str) -> bytes | None:
         return None
     except OSError as error:
         raise BundleError(f"{name}: not a regular file ({error.strerror})") from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise BundleError(f"{name}: not a regular file")
     with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise BundleError(f"{name}: not a regular file")
         raw = file.read(MAX_FILE_BYTES + 1)
     _check_size(name, raw)
     return raw

@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 import traceback
-from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer.exceptions import Abort, TyperException
@@ -22,27 +20,9 @@ from eventstore import errors
 from images.api import ImageFault
 from ops import registry
 from ops.contract import ContractError
-from replay.fold import FoldError, State
-from runner import cli_host, cli_read, episode, exits, host, progress, session, settings
-from runner.bundle import BundleError, from_files, load
-from runner.machine import Device, Wanted, machine
-from runner.options import (
-    AaPairs,
-    Blocks,
-    Calls,
-    DeviceName,
-    Engine,
-    GuestPython,
-    Home,
-    ImageName,
-    MaxCandidates,
-    MaxCv,
-    MaxPairs,
-    MinSpeedup,
-    Name,
-    Seed,
-    TotalSeconds,
-)
+from replay.fold import FoldError
+from runner import cli_host, cli_read, cli_run, exits, host
+from runner.bundle import BundleError
 from sandbox.api import SandboxError, SandboxFault, SandboxUnavailable
 
 CODES: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], int], ...] = (
@@ -59,8 +39,11 @@ CODES: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], int], 
 )
 """Which error of which package ends in which code; the first that fits. Errors of the runner carry their own."""
 
-HONEST_REFUSALS = ("baseline-unstable", "incomplete")
-"""Refusals of a baseline that say something about the machine's noise, and nothing against the bundle."""
+WAY_ON: dict[type[BaseException], str] = {
+    errors.StoreMissing: ": nothing was run with this home yet; --home or ASSAY_HOME names another",
+    BundleError: "; docs/bundles.md says what a bundle is",
+}
+"""What an error of a package below cannot know: where its user goes on from here."""
 
 app = typer.Typer(
     name="assay",
@@ -73,110 +56,22 @@ app = typer.Typer(
 )
 
 
-@app.command()
-def optimize(
-    operator: Annotated[str, typer.Argument(metavar="OP", help="A registered operator.")],
-    home: Home = None,
-    shape: Annotated[str | None, typer.Option(help="Like B=8,T=2048,D=4096; the contract's default else.")] = None,
-    dtype: Annotated[str, typer.Option(metavar="fp16|bf16|fp32", help="Type of inputs and outputs.")] = "fp16",
-    device: DeviceName = "cuda",
-    strategy: Annotated[str, typer.Option(metavar="grid|best_of_n", help="How the search space is walked.")] = "grid",
-    max_candidates: MaxCandidates = None,
-    seed: Seed = None,
-    min_speedup: MinSpeedup = None,
-    max_cv: MaxCv = None,
-    max_pairs: MaxPairs = None,
-    aa_pairs: AaPairs = None,
-    blocks: Blocks = None,
-    calls: Calls = None,
-    max_total_seconds: TotalSeconds = None,
-    engine: Engine = "auto",
-    image: ImageName = "host",
-    guest_python: GuestPython = None,
-) -> int:
-    """Search an operator's knobs for a faster kernel."""
-    flags = _given(max_candidates, seed, min_speedup, max_cv, max_pairs, aa_pairs, blocks, calls, max_total_seconds)
-    chosen = registry.get(operator)
-    name = settings.strategy(strategy, settings.SEARCH)
-    wanted = _wanted(device, engine, image, guest_python)
-    sizes = chosen.shape(_shape(shape) if shape is not None else None, wanted.device)
-    bundle = from_files(chosen.bundle(sizes, dtype, wanted.device))
-    points = session.space(operator, wanted.device, bundle.kernel)
-    known = {"strategy": name, "space": session.space_digest(operator, points)}
-    limit = chosen.contract.promotion.max_variance
-    promotion = {
-        "min_speedup": chosen.contract.promotion.min_speedup,
-        "max_cv": max(limit, settings.CPU_MAX_CV) if wanted.device == "cpu" else limit,
-    }
-    resolved = settings.resolve(bundle, flags, contract=promotion, tries=len(points), **known)
-    opening = session.Opening(
-        label=operator,
-        bundle=bundle,
-        settings=resolved,
-        machine=machine(wanted, host.home(home)),
-        provider=session.provider_of(resolved, bundle, operator, wanted.device),
-        operator=operator,
-        dtype=dtype,
-        shape=sizes,
-    )
-    return _finish(_begin(host.home(home), opening), host.home(home))
+def _version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"assay {host.program_version()}\n")
+        raise typer.Exit(exits.WINNER)
 
 
-@app.command()
-def run(
-    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A directory with the frozen contract.")],
-    provider: Annotated[str, typer.Option(metavar="command|mock", help="Who proposes.")],
-    home: Home = None,
-    command: Annotated[str | None, typer.Option(help="Program of the command provider, with arguments.")] = None,
-    mock_dir: Annotated[Path | None, typer.Option(help="Sources of the mock provider; else it echoes.")] = None,
-    provider_timeout_s: Annotated[float | None, typer.Option(help="Per proposal (default 600).")] = None,
-    device: DeviceName = "cuda",
-    max_candidates: MaxCandidates = None,
-    seed: Seed = None,
-    min_speedup: MinSpeedup = None,
-    max_cv: MaxCv = None,
-    max_pairs: MaxPairs = None,
-    aa_pairs: AaPairs = None,
-    blocks: Blocks = None,
-    calls: Calls = None,
-    max_total_seconds: TotalSeconds = None,
-    engine: Engine = "auto",
-    image: ImageName = "host",
-    guest_python: GuestPython = None,
-) -> int:
-    """Improve the kernel of a bundle with candidates that somebody proposes."""
-    flags = _given(max_candidates, seed, min_speedup, max_cv, max_pairs, aa_pairs, blocks, calls, max_total_seconds)
-    name = settings.strategy(provider, ("command", "mock"))
-    wanted = _wanted(device, engine, image, guest_python)
-    contract = load(bundle)
-    asked = {"command": command, "mock_dir": str(mock_dir.absolute()) if mock_dir else None}
-    on_cpu = {"max_cv": settings.CPU_MAX_CV} if wanted.device == "cpu" else None
-    given = {**flags, **asked, "provider_timeout_s": provider_timeout_s}
-    resolved = settings.resolve(contract, given, contract=on_cpu, strategy=name)
-    opening = session.Opening(
-        label=bundle.absolute().name,
-        bundle=contract,
-        settings=resolved,
-        machine=machine(wanted, host.home(home)),
-        provider=session.provider_of(resolved, contract, None, wanted.device),
-        live_kernel=str((bundle / "kernel.py").absolute()),
-    )
-    return _finish(_begin(host.home(home), opening), host.home(home))
+@app.callback()
+def _assay(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and end.")
+    ] = False,
+) -> None:
+    """Runs and judges GPU kernels that nobody trusts."""
 
 
-@app.command()
-def resume(
-    name: Name,
-    home: Home = None,
-    guest_python: GuestPython = None,
-) -> int:
-    """Go on with an episode that was interrupted or killed. Its recorded settings hold."""
-    place = host.home(home)
-    with progress.shown() as watch:
-        state = session.resume(place, episode.check_id(name), guest_python, watch)
-    return _finish(state, place)
-
-
+cli_run.register(app)
 cli_read.register(app)
 cli_host.register(app)
 
@@ -212,68 +107,13 @@ def verdict(error: BaseException) -> tuple[str, int | None]:
         return "assay: interrupted", exits.INTERRUPTED
     for kinds, code in CODES:
         if isinstance(error, kinds):
-            return f"assay: {' '.join(str(error).split())}", code
+            return f"assay: {' '.join(str(error).split())}{WAY_ON.get(type(error), '')}", code
     return f"assay: a bug of ours: {type(error).__name__}: {error}", None
 
 
 def _as_interrupt(number: int, frame: FrameType | None) -> None:
     """A polite kill ends like Ctrl-C: containers are destroyed, and the user is told how to go on."""
     raise KeyboardInterrupt
-
-
-def _begin(home: Path, opening: session.Opening) -> State:
-    with progress.shown() as watch:
-        return session.begin(home, opening, watch)
-
-
-def _finish(state: State, home: Path) -> int:
-    """Print the one JSON result; the code says how the episode ended."""
-    sys.stdout.write(json.dumps(episode.summary(state, home), indent=2, sort_keys=True) + "\n")
-    assert state.finished is not None
-    if state.refused is not None and state.refused.reason in HONEST_REFUSALS:
-        return exits.NO_WINNER
-    ends = {"winner": exits.WINNER, "no-winner": exits.NO_WINNER, "refused": exits.BAD_BUNDLE, "fault": exits.FAULT}
-    return ends[state.finished.outcome]
-
-
-def _wanted(device: str, engine: str, image: str, guest_python: Path | None) -> Wanted:
-    known: dict[str, Device] = {"cpu": "cpu", "cuda": "cuda"}
-    if device not in known:
-        raise exits.UsageError(f"unknown device {device!r}; there is cuda, cpu")
-    if engine not in ("auto", "docker", "bwrap"):
-        raise exits.UsageError(f"unknown engine {engine!r}; there is auto, docker, bwrap")
-    if image not in ("host", "cpu"):
-        raise exits.UsageError(f"unknown image {image!r}; there is host, cpu")
-    return Wanted(known[device], engine, image, guest_python)
-
-
-def _shape(text: str) -> dict[str, int]:
-    """`B=8,T=2048` as sizes. Which symbols there are is the contract's to say."""
-    sizes: dict[str, int] = {}
-    for part in text.split(","):
-        symbol, equals, size = part.strip().partition("=")
-        if not (symbol and equals and size.isascii() and size.isdigit()):
-            raise exits.UsageError(f"--shape: {part.strip()!r} is not like B=8")
-        if symbol in sizes:
-            raise exits.UsageError(f"--shape: {symbol} is given twice")
-        sizes[symbol] = int(size)
-    return sizes
-
-
-def _given(*values: Any) -> dict[str, Any]:
-    """The flags that two commands share, in the order of their parameters."""
-    names = (
-        "max_candidates",
-        "seed",
-        "min_speedup",
-        "max_cv",
-        "max_pairs",
-        "aa_pairs",
-        "blocks",
-        "calls",
-        "max_total_seconds",
-    )
-    return dict(zip(names, values, strict=True))
 
 
 if __name__ == "__main__":

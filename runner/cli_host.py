@@ -1,4 +1,4 @@
-"""The commands about this machine: what it can do, and its images."""
+"""The commands about this machine: what it can do, and whether its sandboxes hold."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import Annotated, Any
 
 import typer
 
-from images.api import Image
 from runner import doctor as clinic
 from runner import exits, host
-from runner.options import GuestPython, Home, Json
+from runner.cli_image import image_app
+from runner.options import Engine, GuestPython, Home, Json
 
-image_app = typer.Typer(help="The images that judge and guests run in.", no_args_is_help=True)
+sandbox_app = typer.Typer(help="Whether the sandbox holds here.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
     """Hang the commands into the program."""
     app.command()(doctor)
     app.add_typer(image_app, name="image")
+    app.add_typer(sandbox_app, name="sandbox")
 
 
 def doctor(home: Home = None, guest_python: GuestPython = None, as_json: Json = False) -> int:
@@ -37,38 +38,42 @@ def doctor(home: Home = None, guest_python: GuestPython = None, as_json: Json = 
     return exits.WINNER if works else exits.UNAVAILABLE
 
 
-@image_app.command()
-def build(
-    name: Annotated[str, typer.Argument(help="Which image: cpu.")] = "cpu", home: Home = None, as_json: Json = False
+@sandbox_app.command()
+def check(
+    engine: Engine = "auto",
+    only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this program; may be repeated.")] = None,
+    list_rows: Annotated[bool, typer.Option("--list", help="Show the programs and run nothing.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="A program that was not run counts as a difference.")
+    ] = False,
+    guest_python: GuestPython = None,
+    as_json: Json = False,
 ) -> int:
-    """Build an image from a bootstrapped base and offline wheels, and pin it by its digest."""
-    from images.cpu import build_cpu_image
+    """Run hostile programs in the sandbox, each against what must come of it. Code 0 when all is so, else 76."""
+    from runner.check import command
 
-    if name != "cpu":
-        raise exits.UsageError(f"unknown image {name!r}; there is cpu")
-    _shown([build_cpu_image(host.home(home), say=_tell)], as_json)
-    return exits.WINNER
-
-
-@image_app.command(name="list")
-def list_images(home: Home = None, guest_python: GuestPython = None, as_json: Json = False) -> int:
-    """The images that a run can use now."""
-    found = [image for image in (clinic.host_image(guest_python), clinic.built_image(host.home(home))) if image]
-    _shown(found, as_json)
-    return exits.WINNER
+    if list_rows:
+        return command.listing(only or (), as_json=as_json)
+    return command.check(engine, only or (), guest_python, strict=strict, as_json=as_json)
 
 
-def _tell(line: str) -> None:
-    sys.stderr.write(f"[assay] image {line}\n")
+@sandbox_app.command()
+def gc(as_json: Json = False) -> int:
+    """Remove what killed runners left: containers, cgroups, folders. Never what a live runner or anybody else owns."""
+    from runner.workspace import sweep
+    from sandbox import leavings
 
-
-def _shown(images: list[Image], as_json: bool) -> None:
+    containers, stuck = leavings.containers()
+    groups, busy = leavings.groups()
+    removed = [*containers, *groups, *(f"folder {folder}" for folder in sweep())]
+    kept = [*stuck, *busy]
     if as_json:
-        _json([{"name": image.name, "digest": image.digest, "manifest": dict(image.manifest)} for image in images])
-        return
-    for image in images:
-        facts = [f"{key} {image.manifest[key]}" for key in ("python", "torch", "triton") if key in image.manifest]
-        sys.stdout.write(f"{image.name}  {image.digest}  {', '.join(facts)}\n")
+        _json({"removed": removed, "kept": kept})
+    else:
+        sys.stdout.write("".join(f"removed {what}\n" for what in removed) or "nothing was left\n")
+    for problem in kept:
+        sys.stderr.write(f"assay: not removed: {' '.join(problem.split())}\n")
+    return exits.FAULT if kept else exits.WINNER
 
 
 def _json(document: Any) -> None:

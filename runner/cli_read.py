@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,13 +17,13 @@ import typer
 from eventstore.events import Event
 from eventstore.log import Log
 from eventstore.verify import verify
-from replay import livelog, rederive
+from replay import catalogue, livelog, rederive
 from replay import show as account
 from replay.fold import fold, fold_all
-from replay.leaderboard import Row
+from replay.leaderboard import Row, named
 from replay.leaderboard import leaderboard as board
 from replay.views import FILE, rebuild
-from runner import episode, exits, host
+from runner import episode, exits, host, progress
 from runner.options import Home, Json, Name
 
 log_app = typer.Typer(help="The append-only log.", no_args_is_help=True)
@@ -31,29 +32,55 @@ log_app = typer.Typer(help="The append-only log.", no_args_is_help=True)
 def register(app: typer.Typer) -> None:
     """Hang the commands into the program."""
     app.add_typer(log_app, name="log")
-    for command in (leaderboard, show, replay, views):
+    for command in (episodes, leaderboard, show, replay, views):
         app.command()(command)
 
 
+def episodes(home: Home = None, as_json: Json = False) -> int:
+    """List the episodes of this home, oldest first."""
+    with _log(home) as log:
+        begun = {event.stream: _when(event) for event in log.read() if event.version == 1}
+        states = list(fold_all(log.read()).values())
+    rows = [catalogue.row(state, begun[state.episode]) for state in states]
+    if as_json:
+        _json(rows)
+    else:
+        head = ("episode", "begun", "what", "where", "candidates", "outcome")
+        _out(_table(head, [tuple(str(row[key]) for key in head) for row in rows]))
+    return exits.WINNER
+
+
 def leaderboard(
-    operator: Annotated[str | None, typer.Argument(metavar="[OP]", help="Only this operator or bundle digest.")] = None,
+    operator: Annotated[
+        str | None, typer.Argument(metavar="[OP]", help="Only this operator, bundle folder or bundle digest.")
+    ] = None,
     home: Home = None,
     as_json: Json = False,
 ) -> int:
-    """The validated winners of all episodes, each board by itself; then what was promoted but not validated."""
+    """The validated winners, ranked within each board.
+
+    A board is one bundle, device, engine and grade. Below the winners stands what was promoted but not validated.
+    """
     with _log(home) as log:
-        rows = board(fold_all(log.read()).values(), operator)
+        states = list(fold_all(log.read()).values())
+    if operator is not None and not any(named(state, operator) for state in states):
+        raise exits.NotFound(f"no episode of an operator or bundle {operator!r} in this home; see `assay episodes`")
+    rows = board(states, operator)
     if as_json:
         _json([row.as_dict() for row in rows])
     elif not rows:
         _out("nothing was promoted yet\n")
     else:
-        _out(_table(("rank", "status", "what", "where", "grade", "speedup", "at least", "us", "candidate"), rows))
+        head = ("rank", "status", "what", "where", "grade", "speedup", "at least", "us", "candidate")
+        _out(_table(head, map(_cells, rows)))
     return exits.WINNER
 
 
 def show(name: Name, home: Home = None, as_json: Json = False) -> int:
-    """The full account of an episode: what was compared, what was measured, and why each candidate ended as it did."""
+    """The full account of one episode.
+
+    What was compared, what was measured, and why each candidate ended as it did.
+    """
     with _log(home) as log:
         state = fold(name, log.read(episode.known(log, name)))
     if as_json:
@@ -64,7 +91,10 @@ def show(name: Name, home: Home = None, as_json: Json = False) -> int:
 
 
 def replay(name: Name, home: Home = None, as_json: Json = False) -> int:
-    """Derive the episode's state again from its events, and make every decision again from the recorded numbers."""
+    """Decide an episode again, from its log alone.
+
+    Its state is derived again from its events, and every decision made again from the recorded numbers.
+    """
     with _log(home) as log:
         report = rederive.replay(log.read(episode.known(log, name)), log.blobs)
     if as_json:
@@ -75,7 +105,10 @@ def replay(name: Name, home: Home = None, as_json: Json = False) -> int:
 
 
 def views(home: Home = None, as_json: Json = False) -> int:
-    """Write views.sqlite: the log as plain tables, for SQL and datasette. Derived; may be deleted at any time."""
+    """Write the log as plain tables, for SQL and datasette.
+
+    The file is views.sqlite in the home. It is derived, and may be deleted at any time.
+    """
     with _log(home) as log:
         states = list(fold_all(log.read()).values())
         try:
@@ -97,15 +130,23 @@ def tail(
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Events to begin with.")] = 20,
     as_json: Json = False,
 ) -> int:
-    """The end of the log as live-log lines, the same that the run printed. JSON: one object a line."""
+    """The end of the log, as the lines that the run printed.
+
+    JSON: one object a line.
+    """
     with _log(home) as log:
+        if stream is not None:
+            episode.known(log, stream)
         past = list(log.read(stream))[-lines:] if lines else []
-        for event in past:
-            _event(event, as_json)
+        before = ""
         after = past[-1].position if past else log.head().position
-        for event in log.tail(after) if follow else ():
-            if stream is None or event.stream == stream:
-                _event(event, as_json)
+        for event in chain(past, log.tail(after) if follow else ()):
+            if stream is not None and event.stream != stream:
+                continue
+            if not as_json and event.stream != before and event.version > 1:
+                _out(livelog.line("episode", {"name": event.stream}) + "\n")  # else nobody knows whose line it is
+            before = event.stream
+            _event(event, as_json)
     return exits.WINNER
 
 
@@ -117,7 +158,10 @@ def show_log(
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many events.")] = None,
     as_json: Json = False,
 ) -> int:
-    """Events from the beginning, one line each. JSON: one object a line, with the fact in full."""
+    """Events from the beginning, one line each.
+
+    JSON: one object a line, with the fact in full.
+    """
     with _log(home) as log:
         if stream is not None:
             episode.known(log, stream)
@@ -128,7 +172,10 @@ def show_log(
 
 @log_app.command(name="verify")
 def verify_log(home: Home = None, as_json: Json = False) -> int:
-    """Check every event, the chain of hashes, the schema and every blob, by code that shares nothing with the writer."""
+    """Check the log: nothing changed, nothing missing.
+
+    Every event, the chain of hashes, the schema and every blob, by code that shares nothing with the writer.
+    """
     report = verify(host.home(home))
     if as_json:
         _json(report.__dict__)
@@ -158,7 +205,8 @@ def _event(event: Event, as_json: bool, numbered: bool = False) -> None:
         _out(json.dumps(document, sort_keys=True) + "\n")
     else:
         head = f"{event.position:>6} {_when(event)} {event.stream} " if numbered else ""
-        _out("".join(f"{head}{line}\n" for line in livelog.lines(event)))
+        told = livelog.lines(event) if numbered else progress.lines(event)
+        _out("".join(f"{head}{line}\n" for line in told))
     sys.stdout.flush()
 
 
@@ -178,9 +226,9 @@ def _replayed(report: rederive.Report) -> Iterator[str]:
     yield "result     agrees" if report.agree else "result     DISAGREES"
 
 
-def _table(head: Sequence[str], rows: Iterable[Row]) -> str:
+def _table(head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
     """Aligned columns; the width of a terminal is no reason to cut a digest."""
-    cells = [tuple(head), *map(_cells, rows)]
+    cells = [tuple(head), *rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     return "".join(
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() + "\n" for row in cells
@@ -188,7 +236,8 @@ def _table(head: Sequence[str], rows: Iterable[Row]) -> str:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    what = " ".join(filter(None, (row.operator or livelog.short(row.bundle), row.shape, row.dtype)))
+    bundle = row.operator or " ".join(filter(None, (row.name, livelog.short(row.bundle))))
+    what = " ".join(filter(None, (bundle, row.shape, row.dtype, f"[{row.cases}]" if row.cases else "")))
     return (
         str(row.rank or "-"),
         row.status,

@@ -24,6 +24,8 @@ from runner.exits import UsageError
 from runner.providers import Proposal, ProposalError, Question
 
 MAX_STDERR_BYTES = 64 * 1024
+KILL_S = 10.0
+"""SIGKILL to gone."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,8 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     """The whole group, also after a good end: a proposer leaves nothing running behind it."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in the kernel: nobody can do more
+        process.wait(KILL_S)
 
 
 class _Streams:

@@ -63,3 +63,15 @@ def gpus() -> list[dict[str, str]]:
 def driver(gpu: str | None) -> str:
     """Version of the driver behind a GPU; empty on a CPU."""
     return next((found["driver"] for found in gpus() if found["uuid"] == gpu), "") if gpu else ""
+
+
+def capability(uuid: str) -> int:
+    """Compute capability of a GPU of this host, 90 for 9.0."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    try:
+        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(pynvml.nvmlDeviceGetHandleByUUID(uuid))
+        return int(10 * major + minor)
+    finally:
+        pynvml.nvmlShutdown()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from images import lock
 from images.api import Image, ImageFault
 from runner import devices, host
 from runner.exits import RunnerError
@@ -151,5 +152,7 @@ def _images(home: Path) -> Iterator[Finding]:
     image = built_image(home)
     if image is None:
         yield Finding("image cpu", False, "not built", "optional, for Docker: `assay image build`")
-    else:
-        yield Finding("image cpu", True, image.digest)
+        return
+    current = image.manifest.get("lock") == lock.digest("cpu")
+    detail = image.digest if current else f"{image.digest}, built from another lock than the one that is here"
+    yield Finding("image cpu", True, detail, "" if current else "`assay image build`")

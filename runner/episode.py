@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.log import Log
+from ops.decide.reasons import REASONS
 from replay.fold import CandidateState, State
 from runner.exits import Busy, NotFound, UsageError
 
@@ -41,7 +42,7 @@ def check_id(text: str) -> str:
 def known(log: Log, episode: str) -> str:
     """The name, when the log holds that episode; else NotFound names the nearest way on."""
     if check_id(episode) not in log.store.streams():
-        raise NotFound(f"no episode {episode} in this home; `assay log show` lists what is there")
+        raise NotFound(f"no episode {episode} in this home; see `assay episodes`")
     return episode
 
 
@@ -96,7 +97,7 @@ def summary(state: State, home: Path) -> dict[str, Any]:
         "experiments": [_experiment(candidate) for candidate in state.candidates.values()],
         "failed_proposals": len(state.failures),
         "faults": len(state.faults),
-        "artifacts_dir": str(folder(home, state.episode)),
+        "artifacts_dir": str(folder(home.absolute(), state.episode)),
     }
 
 
@@ -121,6 +122,7 @@ def _experiment(candidate: CandidateState) -> dict[str, Any]:
         "experiment_id": candidate.id,
         "status": status,
         "reason": reason,
+        "meaning": REASONS.get(reason, ""),
         "verdict": judged.verdict if judged else None,
         "numbers": judged.numbers if judged else {},
         "knobs": proposed.knobs,

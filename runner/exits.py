@@ -37,7 +37,7 @@ MEANING = {
     CANNOT_CREATE: "disk full, or a file could not be created",
     CORRUPT: "the log is corrupt",
     LOCKED: "the log or the episode is in use",
-    DISAGREES: "a replay disagrees with the log",
+    DISAGREES: "a replay disagrees with the log, an image or a lock with its record, a sandbox with what must be",
     INTERRUPTED: "interrupted; the episode can be resumed",
 }
 

@@ -9,6 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+from eventstore.files import make_durable_dir
 from runner import devices
 from runner.exits import CannotCreate, Unavailable
 
@@ -23,6 +24,15 @@ def home(flag: Path | None) -> Path:
     return found
 
 
+def make_home(home: Path) -> None:
+    """Make the folder of a run that is about to begin. CannotCreate, one line, where that is not possible."""
+    try:
+        make_durable_dir(home)
+    except OSError as error:
+        said = error.strerror or type(error).__name__
+        raise CannotCreate(f"home {home} cannot be made: {said}; name another folder with --home") from None
+
+
 def program_version() -> str:
     """Of the checkout that runs, whether it is installed or only lies on the path (as on a host without a registry)."""
     with (PROJECT / "pyproject.toml").open("rb") as file:
@@ -35,14 +45,23 @@ def guest_python(flag: Path | None) -> Path:
     if asked is not None:
         found = shutil.which(asked)
         if found is None:
-            raise Unavailable(f"guest interpreter {asked}: no such program")
-        return Path(found)
+            why = "not a program that can be run" if asked.exists() else "no such program"
+            raise Unavailable(f"guest interpreter {asked}: {why}")
+        return _in_real_folder(Path(found))
     beside = PROJECT / ".guest" / "bin" / "python"
     if beside.exists():
-        return beside
+        return _in_real_folder(beside)
     if importlib.util.find_spec("torch") is not None:
         return Path(sys.executable)
     raise Unavailable("no guest environment with torch and triton: run `make setup`, or give --guest-python")
+
+
+def _in_real_folder(python: Path) -> Path:
+    """Links in the folder's path followed, the program's own kept: it is how an environment is found.
+
+    A container gets the environment's real folder; through a link above it, nothing would be there.
+    """
+    return python.parent.resolve() / python.name
 
 
 def gpu(device: str) -> dict[str, str] | None:

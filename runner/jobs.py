@@ -1,4 +1,4 @@
-"""Which containers a measurement consists of: the judge's, a guest's and a build's job, each with its whole set of permissions."""
+"""Which containers a measurement consists of: judge, guest, build and its preparation, each with its whole set of permissions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from images.api import Image
+from ops import wire
 from runner import devices
 from sandbox.api import Job, Limits, Mount
 
@@ -75,15 +76,37 @@ class Jobs:
             gpu=self.gpu,
         )
 
-    def build(self, unit: str, place: Path, entry: str) -> Job:
-        """A guest without a GPU that only imports the source."""
+    def build(self, unit: str, place: Path, entry: str, inputs: str = "") -> Job:
+        """A guest without a GPU that imports the source; given a file of `inputs` in the bundle folder, it also compiles."""
+        words = (f"/bundle/{inputs}",) if inputs else ()
         return Job(
             name=f"assay-{unit}-build",
             role="build",
-            argv=("-I", "/shim/build.py", "/bundle/kernel.py", entry),
+            argv=("-I", "/shim/build.py", "/bundle/kernel.py", entry, *words),
             image=self.image,
             env=INTERPRETER if self.device == "cpu" else ENV,
             mounts=(Mount(place, "/bundle"), SHIM),
-            limits=Limits(BUILD_S, memory_bytes=self.memory_bytes, cpus=devices.cpu_split()[1]),
+            limits=Limits(
+                BUILD_S, memory_bytes=self.memory_bytes, cpus=devices.cpu_split()[1], kept_bytes=wire.MAX_BYTES
+            ),
             uid=GUEST_UID,
+        )
+
+    def specs(self, unit: str, place: Path) -> Job:
+        """Ours, with no guest beside it: reads the frozen bundle and says what the entry's arguments look like."""
+        return Job(
+            name=f"assay-{unit}-specs",
+            role="judge",
+            argv=("-I", "/judge/ops/judge/specs.py", "/task", "cuda" if self.gpu else "cpu"),
+            image=self.image,
+            env=ENV,
+            mounts=(Mount(ROOT / "ops", "/judge/ops"), Mount(place, "/task")),
+            limits=Limits(
+                BUILD_S,
+                memory_bytes=2 * self.memory_bytes,
+                cpus=devices.cpu_split()[0],
+                kept_bytes=wire.MAX_BYTES,
+            ),
+            uid=JUDGE_UID,
+            gpu=self.gpu,
         )

@@ -13,6 +13,8 @@ Home = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable, on stdout.")]
 Name = Annotated[str, typer.Argument(metavar="EPISODE", help="Name of the episode.")]
 DeviceName = Annotated[str, typer.Option("--device", metavar="cuda|cpu", help="Where kernels run.")]
+Shape = Annotated[str | None, typer.Option(help="Like B=8,T=2048,D=4096 (default: the contract's).")]
+Dtype = Annotated[str | None, typer.Option(metavar="fp16|bf16|fp32", help="Type of inputs and outputs (default fp16).")]
 Engine = Annotated[str, typer.Option(metavar="auto|docker|bwrap", help="Sandbox engine; auto: Docker when it answers.")]
 ImageName = Annotated[str, typer.Option("--image", metavar="host|cpu", help="Image of judge and guests.")]
 GuestPython = Annotated[
@@ -27,8 +29,10 @@ MinSpeedup = Annotated[
 MaxCv = Annotated[
     float | None, typer.Option(help="Largest variation of a candidate's block medians (default 0.10; on a CPU 0.30).")
 ]
-MaxPairs = Annotated[int | None, typer.Option(help="Most fresh pairs of processes per candidate (default 6).")]
-AaPairs = Annotated[int | None, typer.Option(help="Pairs of the baseline with itself (default 4).")]
+MaxPairs = Annotated[
+    int | None, typer.Option(help="Most fresh pairs of processes per candidate, at least 3 (default 6).")
+]
+AaPairs = Annotated[int | None, typer.Option(help="Pairs of the baseline with itself, at least 2 (default 4).")]
 Blocks = Annotated[int | None, typer.Option(help="Interleaved blocks per pair, at least 3 (default 6).")]
 Calls = Annotated[int | None, typer.Option(help="Timed calls per block, arm and case (default 3).")]
 TotalSeconds = Annotated[

@@ -1,7 +1,8 @@
-"""Who proposes candidates: one interface, four sources of sources.
+"""Who proposes candidates: one interface, five sources of sources.
 
     grid, best_of_n   the knobs of a registered operator's search space, in order or in a seeded sample
     command           any program of the user's: a question as JSON on stdin, a candidate as JSON on stdout (command.py)
+    file              the one file that `assay judge` was given
     mock              files of a directory, for tests and demonstrations; without one, it echoes the baseline
 
 A provider is asked for proposal number n, counted from 1, together with all that happened so far. It keeps no state of
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from runner import customs
 from runner.bundle import Bundle
 from runner.exits import UsageError
 
@@ -141,4 +143,31 @@ def mock(folder: Path | None) -> Mock:
     """Checks the folder before a run begins."""
     if folder is not None and not folder.is_dir():
         raise UsageError(f"--mock-dir {folder}: no such directory")
+    if folder is not None and not any(folder.glob("*.py")):
+        raise UsageError(f"--mock-dir {folder}: no *.py file in it")
     return Mock(folder)
+
+
+@dataclass(frozen=True)
+class OneFile:
+    """Proposes one file, once."""
+
+    path: Path
+    name: str = "file"
+
+    def propose(self, question: Question) -> Proposal | None:
+        if question.index > 1:
+            return None
+        try:
+            with self.path.open("rb") as file:
+                source = file.read(customs.MAX_SOURCE_BYTES + 1)
+        except OSError as error:
+            raise ProposalError("provider-error", f"{self.path}: {error.strerror}") from None
+        return Proposal(source, {"change": f"file {self.path.name}"})
+
+
+def one_file(path: Path) -> OneFile:
+    """Checks the file before a run begins."""
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file")
+    return OneFile(path)

@@ -8,16 +8,17 @@ from typing import Any
 
 from eventstore.facts import Pair
 from images.api import Image
-from ops import wire
-from runner import devices
-from runner.bundle import Bundle, project
+from runner import compiling, devices
+from runner.built import built
+from runner.bundle import Bundle, project, write
+from runner.compiling import Plan
 from runner.gated import Gated, gated
 from runner.jobs import UNIT_S, Jobs
 from runner.lab import Built, PairPlan
 from runner.unit import Unit
 from runner.warm import Pool
 from runner.workspace import release, workspace
-from sandbox.api import Outcome, Sandbox, SandboxFault
+from sandbox.api import Sandbox, SandboxFault
 
 BASELINE_AND_NEWCOMER = 2
 
@@ -37,6 +38,8 @@ class SandboxLab:
     pool: Pool = field(init=False, repr=False)
     gate: Gated | None = field(init=False, repr=False)
     """None on the CPU."""
+    _plans: dict[str, Plan] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """By the bundle's digest: what to compile is found out once."""
 
     def __post_init__(self) -> None:
         jobs = Jobs(self.image, self.device, self.gpu, self.memory_bytes, self.wall_s)
@@ -52,13 +55,17 @@ class SandboxLab:
         }
 
     def build(self, bundle: Bundle, source: bytes, unit: str) -> Built:
-        """Import the source in a container without a GPU; see sandbox/guest/build.py for the claim."""
+        """Import the source in a container without a GPU and, for a GPU, compile what it launches: see sandbox/guest/build.py."""
         self._prepare(bundle, BASELINE_AND_NEWCOMER)
+        plan = self._plan(bundle, unit)
         with workspace() as folder:
             place = folder / "bundle"
             project(bundle, place)
             release(source, place)
-            return _built(self.sandbox.run(self.pool.jobs.build(unit, place, bundle.entry)))
+            if plan.cases:
+                plan.write(place, self.memory_bytes)
+            job = self.pool.jobs.build(unit, place, bundle.entry, compiling.FILE if plan.cases else "")
+            return built(self.sandbox.run(job), bundle, plan)
 
     def pair(self, bundle: Bundle, plan: PairPlan) -> Pair:
         if self.gate is None:
@@ -77,34 +84,22 @@ class SandboxLab:
     def close(self) -> None:
         self.pool.close()
 
+    def _plan(self, bundle: Bundle, unit: str) -> Plan:
+        if bundle.digest not in self._plans:
+            arch = compiling.architecture(bundle, self.device, self.gpu)
+            if arch == 0:
+                return Plan(
+                    why="the interpreter compiles nothing" if self.device == "cpu" else "target.json names no sm_.."
+                )
+            with workspace() as folder:
+                write(bundle, folder / "task")
+                outcome = self.sandbox.run(self.pool.jobs.specs(unit, folder / "task"))
+            self._plans[bundle.digest] = compiling.planned(arch, outcome)
+        return self._plans[bundle.digest]
+
     def _prepare(self, bundle: Bundle, guests: int) -> None:
         """Blanks for the next unit import while its source is awaited, built or decided upon. An engine that cannot start them
         now is told of when the unit takes its own."""
         if self.warm:
             with suppress(SandboxFault):
                 self.pool.fill(bundle.digest, guests)
-
-
-def _built(outcome: Outcome) -> Built:
-    """From what was seen outside first; the claim only where the container ended by itself."""
-    evidence = dict(outcome.evidence())
-    log = (outcome.stdout.text() + outcome.stderr.text()).encode()
-    seen = {"timeout": "build-timeout", "oom": "build-oom", "output-limit": "output-limit"}.get(outcome.status)
-    if seen:
-        return Built(False, seen, f"build container: {outcome.status}", {}, evidence, log)
-    lines = (outcome.stdout.tail or outcome.stdout.head).strip().splitlines()
-    try:
-        claim = wire.decode(lines[-1]) if lines else {}
-    except wire.WireError:
-        claim = {}
-    if outcome.status == "exited" and outcome.exit_code == 0 and claim.get("ok") is True:
-        jit = claim.get("jit")
-        names = [wire.clean(name, 100) for name in jit[:64]] if isinstance(jit, list) else []
-        return Built(True, "", "", {"ok": True, "jit": names}, evidence, log)
-    claim = {key: wire.clean(claim[key]) for key in ("reason", "detail") if key in claim}
-    reason = claim.get("reason")
-    reason = reason if reason in ("syntax", "no-entry") else "build-error"
-    detail = str(
-        claim.get("detail") or f"build container: {outcome.status} {outcome.exit_code or outcome.signal or ''}"
-    )
-    return Built(False, reason, detail[:2000], claim, evidence, log)

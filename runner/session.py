@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,8 +36,8 @@ class Interrupted(RunnerError):
 
     code = INTERRUPTED
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"interrupted; go on with: assay resume {name}")
+    def __init__(self, name: str, home: Path) -> None:
+        super().__init__(f"interrupted; go on with: assay resume {name} --home {shlex.quote(str(home))}")
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def begin(home: Path, opening: Opening, watch: Watch) -> State:
     event = opening.event()
     with Log.open(home) as log:
         name = episode.check_id(opening.name or episode.new_id(opening.label))
-        with episode.locked(log.home, name), _resumable(name), _nothing_left(log, name):
+        with episode.locked(log.home, name), _resumable(name, log.home), _nothing_left(log, name):
             ctx = Context(
                 log, name, opening.bundle, opening.settings, opening.machine.lab, opening.provider, event, watch
             )
@@ -87,7 +88,11 @@ def begin(home: Path, opening: Opening, watch: Watch) -> State:
 
 def resume(home: Path, name: str, guest_python: Path | None, watch: Watch) -> State:
     """Take an episode up where its log ends. One that is done gets its artifacts again, and no further event."""
-    with Log.open(home, create=False) as log, episode.locked(log.home, episode.known(log, name)), _resumable(name):
+    with (
+        Log.open(home, create=False) as log,
+        episode.locked(log.home, episode.known(log, name)),
+        _resumable(name, log.home),
+    ):
         events = list(log.read(name))
         state = fold(name, events)
         if state.stage == "done":
@@ -115,6 +120,8 @@ def provider_of(settings: Settings, bundle: Bundle, operator: str | None, device
         return command.command(settings.command, settings.provider_timeout_s)
     if settings.strategy == "mock":
         return providers.mock(Path(settings.mock_dir) if settings.mock_dir else None)
+    if settings.strategy == "file":
+        return providers.one_file(Path(settings.file or ""))
     if operator is None:
         raise ValueError(f"strategy {settings.strategy} needs an operator")
     chosen = registry.get(operator)
@@ -150,11 +157,11 @@ def _work(ctx: Context, state: State) -> State:
 
 
 @contextlib.contextmanager
-def _resumable(name: str) -> Iterator[None]:
+def _resumable(name: str, home: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise Interrupted(name) from None
+        raise Interrupted(name, home) from None
 
 
 @contextlib.contextmanager

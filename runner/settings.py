@@ -16,7 +16,7 @@ from ops.decide.rules import AA_PAIRS, FINALIST_PAIRS, Rules
 from runner.bundle import Bundle
 from runner.exits import UsageError
 
-Strategy = Literal["grid", "best_of_n", "command", "mock"]
+Strategy = Literal["grid", "best_of_n", "command", "mock", "file"]
 SEARCH = ("grid", "best_of_n")
 LATER = ("ucb", "thompson", "epsilon", "reinforce", "grpo")
 """Strategies of the seed that come with a later issue."""
@@ -30,7 +30,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     strategy: Strategy
-    """Who proposes: a search over an operator's knobs, the user's program, or files."""
+    """Who proposes: a search over an operator's knobs, the user's program, a folder of files, or one file."""
     max_candidates: Annotated[int, Field(ge=1, le=1024)] = 64
     """Proposals asked for, the failed ones included."""
     seed: Annotated[int, Field(ge=0, lt=2**53)] = 0
@@ -39,8 +39,10 @@ class Settings(BaseModel):
     """Command line of the `command` provider."""
     mock_dir: str | None = None
     """Folder of the `mock` provider; absent: it echoes the baseline."""
+    file: str | None = None
+    """The one kernel of `assay judge`."""
     provider_timeout_s: Seconds = 600.0
-    """Per proposal."""
+    """Seconds that the `command` provider has for each proposal."""
     max_total_seconds: Seconds = 3600.0
     """Working time of the episode, after which no further proposal is asked for. Pauses between runs do not count."""
     aa_pairs: Annotated[int, Field(ge=2, le=100)] = AA_PAIRS
@@ -48,10 +50,15 @@ class Settings(BaseModel):
     finalist_pairs: Annotated[int, Field(ge=2, le=100)] = FINALIST_PAIRS
     """Fresh pairs of the final revalidation."""
     verify_calls: Annotated[int, Field(ge=1, le=1000)] = 3
+    """First calls of each arm on each case in a pair: checked like all others, kept out of the speed (they warm up)."""
     alone_calls: Annotated[int, Field(ge=1, le=1000)] = 5
+    """Calls per case of the baseline alone, once before the candidate's source is released and once after it is gone."""
     blocks: Annotated[int, Field(ge=3, le=1000)] = 6
+    """Interleaved rounds over the arms inside one pair; the order of arms is drawn anew for each."""
     calls: Annotated[int, Field(ge=1, le=1000)] = 3
+    """Timed and checked calls of each arm on each case in one block."""
     call_timeout_s: Seconds = 30.0
+    """Seconds that one call may take; beyond it the candidate is rejected (`call-timeout`)."""
     families: tuple[str, ...] = ("*",)
     """Hidden input families, at random places among the calls of every candidate's pairs; `*`: all that the task has."""
     space: str | None = None
@@ -102,7 +109,15 @@ def resolve(
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = str(first["loc"][-1]) if first["loc"] else "settings"
-        raise UsageError(f"{name.replace('_', '-')}: {first['msg']} (given: {first['input']!r})") from None
+        raise UsageError(_refused(name, first)) from None
+
+
+def _refused(name: str, error: Mapping[str, Any]) -> str:
+    """One line: the setting, as its flag is spelt; what it may be; what was given, where that is one value."""
+    said = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    if isinstance(error["input"], Mapping):  # settings that contradict one another: the text names them
+        return said.replace("_", "-")
+    return f"{name.replace('_', '-')}: {said} (given: {error['input']!r})"
 
 
 def budget(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,10 +135,10 @@ def budget(document: Mapping[str, Any]) -> dict[str, Any]:
     return layer
 
 
-def strategy(name: str, allowed: tuple[str, ...]) -> str:
+def strategy(name: str, allowed: tuple[str, ...], what: str = "strategy") -> str:
     """Check a strategy's or provider's name. UsageError says which exist, and which come later."""
     if name in LATER:
         raise UsageError(f"strategy {name} comes later; there is {', '.join(allowed)}")
     if name not in allowed:
-        raise UsageError(f"unknown strategy {name!r}; there is {', '.join(allowed)}")
+        raise UsageError(f"unknown {what} {name!r}; there is {', '.join(allowed)}")
     return name

@@ -17,7 +17,7 @@ from pathlib import Path
 @contextmanager
 def workspace() -> Iterator[Path]:
     """A fresh folder with a folder `arms` in it; removed afterwards, whatever was written."""
-    _sweep()
+    sweep()
     folder = Path(tempfile.mkdtemp(prefix=f"assay-{os.getpid()}-{_space()}-"))
     os.chmod(folder, 0o711)
     (folder / "arms").mkdir(mode=0o711)
@@ -36,13 +36,19 @@ def release(source: bytes, place: Path) -> None:
     os.rename(name, place / "kernel.py")
 
 
-def _sweep() -> None:
-    """Remove the workspaces of runners that were killed. A folder names its runner's pid and pid namespace: where that is another
-    one, the number means nothing here and the folder is left alone."""
+def sweep() -> list[Path]:
+    """Remove the workspaces of runners that were killed, and name them.
+
+    A folder names its runner's pid and pid namespace: where that is another one, the number means nothing here and the folder is
+    left alone.
+    """
+    removed = []
     for left in Path(tempfile.gettempdir()).glob(f"assay-*-{_space()}-*"):
         pid = left.name.split("-")[1]
         if pid.isdigit() and not Path("/proc", pid).exists() and (left / "arms").is_dir() and left.owner() == "root":
             _remove(left)
+            removed.append(left)
+    return removed
 
 
 def _space() -> int:

@@ -151,9 +151,11 @@ class BwrapHandle:
     def strike(self) -> None:
         """First all but bwrap itself: it then reaps its child (the namespace's init) and ends. The second time, all."""
         assert self._process is not None
-        mine = {self._process.pid}
-        inside = self.group.pids() - mine
-        for pid in inside if inside and not self._struck else inside | mine:
+        inside = self.group.pids() - {self._process.pid}
+        if self._struck or not inside:
+            self.group.strike()
+            self._process.kill()  # it may not have joined yet
+        for pid in inside:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._struck = True

@@ -100,6 +100,7 @@ class DockerHandle:
         self._api = connect()
         self._socket: Any = None
         self._pidfd: int | None = None
+        self._struck = False
         self.container = ""
         self.began = 0.0
         self.group = Group({})
@@ -130,9 +131,10 @@ class DockerHandle:
             raise SandboxFault(
                 f"{self._name}: ended before its limits were known, or its daemon is a remote one"
             ) from error
-        self.group = Group.of_pid(pid)
-        inside = any(self.container in str(path) for path in self.group.paths())
-        if not inside and not _ended(pidfd):  # one that has ended is in no group: the gate says what it had to say
+        # only its own: this group is killed in the end, and one that has ended is listed in the root
+        found = Group.of_pid(pid).dirs
+        self.group = Group({name: path for name, path in found.items() if self.container in str(path)})
+        if not self.group.dirs and not _ended(pidfd):
             os.close(pidfd)
             raise SandboxFault(
                 f"{self._name}: process {pid} is not in container {self.container[:12]} (a remote daemon?)"
@@ -166,9 +168,13 @@ class DockerHandle:
                     raise SandboxFault(f"{self._name}: docker {how}: {error}") from error
 
     def strike(self) -> None:
+        """First its init, with which the kernel kills all of its pid namespace. The second time, the whole cgroup."""
         assert self._pidfd is not None
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        if self._struck:
+            self.group.strike()
+        self._struck = True
 
     def collect(self, counters: Counters) -> Ending:
         try:
@@ -185,6 +191,7 @@ class DockerHandle:
                 self._socket.close()
             if self._pidfd is not None:
                 os.close(self._pidfd)
+            self.group.kill()  # whoever is left would make the daemon wait
             if self.container:
                 _remove(self._api, self.container)
         finally:

@@ -21,6 +21,7 @@ from typing import Protocol, Self
 from sandbox.api import Job, Outcome, SandboxFault, Status
 from sandbox.capture import CHUNK, Capture
 from sandbox.cgroups import Counters, Group
+from sandbox.survivors import Unkillable
 
 START_S = 60.0
 KILL_S = 15.0
@@ -30,6 +31,8 @@ STRIKE_S = 0.5
 DRAIN_S = 5.0
 END_S = 60.0
 """Longest that collecting and removing may take, all of its own limits together."""
+NEAR_CAP = 0.9
+"""Of its memory cap. Whoever is killed for memory and never came so near was not killed by its own cap."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Handle(Protocol):
         """Let it run again; nothing to do when it is gone. Any thread may call it."""
 
     def strike(self) -> None:
-        """SIGKILL to all of it; returns at once. Called again while it is not gone."""
+        """SIGKILL to all of it; returns at once. Called again while it is not gone: the next rung of `survivors`."""
 
     def collect(self, counters: Counters) -> Ending:
         """After the end. Raises SandboxFault when it was not the job that ended."""
@@ -85,6 +88,7 @@ class Supervised:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._asked: Status | None = None
         self._struck: Status | None = None
+        self._strikes = 0
         self._outcome: Outcome | None = None
         self._fault: SandboxFault | None = None
         self._started, self._ended, self._gone = threading.Event(), threading.Event(), threading.Event()
@@ -217,7 +221,8 @@ class Supervised:
                 self._strike()
                 limit = time.monotonic() + KILL_S
             elif self._struck and time.monotonic() > limit:
-                raise SandboxFault(f"{self.name}: still there {KILL_S:g} s after SIGKILL")
+                tried = f"{self._strikes} times SIGKILL, from the second on to its whole cgroup, in {KILL_S:g} s"
+                raise Unkillable(self.name, tried, self._handle.group.pids())
             elif self._struck and not ready:
                 self._strike()
 
@@ -237,6 +242,7 @@ class Supervised:
 
     def _strike(self) -> None:
         """Signal first, thaw second: a frozen process dies without running another instruction."""
+        self._strikes += 1
         self._handle.strike()
         self._handle.thaw()
 
@@ -266,6 +272,9 @@ class Supervised:
     def _conclude(self, counters: Counters) -> Outcome:
         ending = self._handle.collect(counters) if self._struck is None else None
         status = classify(ending, self._struck, counters, over=self._reason(float("inf")) == "output-limit")
+        if status == "oom" and by_host(counters, self._limits.memory_bytes):
+            peak = f"{counters.memory_peak_bytes} of {self._limits.memory_bytes} bytes at most"
+            raise SandboxFault(f"{self.name}: killed for the machine's want of memory, not for its own cap: {peak}")
         code = ending.code if ending else None
         signalled = code is not None and code > 128
         return Outcome(
@@ -301,3 +310,8 @@ def classify(ending: Ending | None, struck: Status | None, counters: Counters, *
         (code > 128, "signalled"),
     )
     return next((status for applies, status in candidates if applies), "exited")
+
+
+def by_host(counters: Counters, cap: int) -> bool:
+    """The kernel counts a kill for memory in the victim's cgroup whoever ran out; its own peak tells which. Unknown: no."""
+    return counters.memory_peak_bytes is not None and counters.memory_peak_bytes < NEAR_CAP * cap

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -96,13 +96,17 @@ def events_page() -> str:
 
 def reasons_page() -> str:
     from ops.decide import reasons
+    from replay import advice
 
+    ways_on = {"CALL": {}, "CANDIDATE": advice.OF_CANDIDATE, "EPISODE": advice.OF_EPISODE}
     titles = {"CALL": "Of one call", "CANDIDATE": "Of a candidate or proposal", "EPISODE": "Of an episode"}
     parts = [MARK, "# Reasons", inspect.cleandoc(reasons.__doc__ or "")]
     for name, title in titles.items():
         codes: Mapping[str, str] = getattr(reasons, name)
-        rows = [(code(key) or "(empty)", meaning) for key, meaning in codes.items()]
-        parts += [f"## {title}", table(("code", "meaning"), rows)]
+        advised: Mapping[str, str] = ways_on[name]
+        rows = [(code(key) or "(empty)", meaning, advised.get(key, "")) for key, meaning in codes.items()]
+        head = ("code", "meaning", "what to do")
+        parts += [f"## {title}", table(head if advised else head[:2], rows if advised else [row[:2] for row in rows])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -177,10 +181,37 @@ def cli_page() -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+# the sandbox's conformance suite
+
+
+def check_page() -> str:
+    import runner.check
+    from runner.check.table import ROWS
+
+    rows = [(code(r.name), r.case, r.tries, _words(r.expected), _elsewhere(r), r.needs) for r in ROWS]
+    parts = [
+        MARK,
+        "# The sandbox's conformance suite",
+        inspect.cleandoc(runner.check.__doc__ or ""),
+        "## Hostile programs",
+        table(("program", "case", "what it does", "expected", "except", "not run here"), rows),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _words(statuses: Iterable[str]) -> str:
+    return " or ".join(code(status) for status in sorted(statuses))
+
+
+def _elsewhere(row: Any) -> str:
+    return ", ".join(f"{engine}: {_words(statuses)}" for engine, statuses in row.elsewhere.items())
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/cli.md": cli_page,
     "docs/events.md": events_page,
     "docs/reasons.md": reasons_page,
+    "docs/sandbox-check.md": check_page,
     "docs/settings.md": settings_page,
 }
 """Path under the project -> what it must hold."""

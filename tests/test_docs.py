@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import get_args
 
@@ -14,9 +15,11 @@ import pytest
 
 from eventstore.facts import Fact
 from ops.decide import reasons
-from runner import exits
+from runner import bundle as bundles
+from runner import customs, documents, exits, prompt
 from runner.bundle import load
 from runner.customs import normal_digest, parse_reply
+from runner.providers import Question
 from scripts import generate_docs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -120,3 +123,35 @@ def test_the_files_that_a_page_names_exist(page: Path) -> None:
     tops = "eventstore|images|ops|replay|runner|sandbox|scripts|tests|docs"
     named = re.findall(rf"`((?:{tops})/[\w./-]*[\w/])`", page.read_text())
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def columns(page: str, heading: str) -> list[str]:
+    """What stands in code marks in the first column of the tables under a heading."""
+    section = (ROOT / page).read_text().partition(f"{heading}\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`[^|]*) \|", section, re.M)
+    return [name for cell in cells for name in re.findall(r"`([\w.]+)", cell)]
+
+
+@pytest.mark.parametrize(
+    ("heading", "names"),
+    [
+        ("# Bundles", (*bundles.REQUIRED, *bundles.OPTIONAL)),
+        ("## cases.json", documents._Case.model_fields),
+        ("## target.json", documents._Target.model_fields),
+        ("## budget.json", documents._Budget.model_fields),
+    ],
+)
+def test_the_page_on_bundles_has_every_file_and_every_key(heading: str, names: Iterable[str]) -> None:
+    assert sorted(columns("docs/bundles.md", heading)) == sorted(names)
+
+
+def test_the_page_on_bundles_has_every_name_that_the_judge_looks_for_in_a_task() -> None:
+    looked_for = re.findall(r'(?:self\.module, "|self\.module\.)(\w+)', (ROOT / "ops/judge/task.py").read_text())
+    assert set(columns("docs/bundles.md", "## task.py")) == {"ENTRY", *looked_for}
+
+
+def test_the_examples_page_has_every_key_of_the_question_and_of_the_answer() -> None:
+    page = (ROOT / "docs/examples/README.md").read_text()
+    question = Question(1, load(ROOT / "docs/examples/row_norm"), b"", "baseline", (), {})
+    assert columns("docs/examples/README.md", "## A proposer") == list(prompt.context(question))
+    assert [key for key in ("source", *customs.STORY) if f"`{key}`" not in page] == []

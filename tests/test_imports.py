@@ -22,6 +22,7 @@ OURS = ("eventstore", "images", "ops", "replay", "runner", "sandbox")
 GUEST_ENVIRONMENT = ("torch", "triton", "cuda.bindings")
 ALLOWED = {
     "sandbox/guest/*.py": GUEST_ENVIRONMENT,
+    "runner/check/programs/*.py": (),
     "ops/judge/*.py": (*GUEST_ENVIRONMENT, "ops.judge", "ops.wire", "ops.blocks"),
     "ops/wire.py": (),
     "ops/blocks.py": GUEST_ENVIRONMENT,

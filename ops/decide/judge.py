@@ -7,9 +7,10 @@ The rules, in order; the first that applies decides:
    is not the calibration's, or when the baseline was slow in it (3). It still counts towards `max_pairs`.
 3. The baseline alone before the candidate existed is compared with the baseline beside it. Slower than A/A pairs show
    by more than `sabotage_margin`, and as fast as before once the candidate is gone: sabotage, a rejection when
-   `sabotage_pairs` pairs and more than half of all show it. Not recovered: the machine drifted. In every other pair
-   the part of a slow-down that A/A pairs do not explain is taken off the candidate's ratio, so slowing the baseline a
-   little gains nothing either.
+   `sabotage_pairs` pairs and more than half of all show it. Where an incumbent lived in the pair too it is `rivals`:
+   which of the two did it is unknown. Not recovered: the machine drifted. In every other pair the part of a slow-down
+   that A/A pairs do not explain is taken off the candidate's ratio, so slowing the baseline a little gains nothing
+   either.
 4. Before `min_pairs`: reject `slower` if the best pair so far, plus the A/A spread and `screen_margin`, is still below
    the incumbent. This rule can only reject, so peeking with it costs no alpha.
 5. From `min_pairs` on, a t interval over pairs at alpha / (tries * looks), widened by the A/A half-width, is looked at
@@ -123,7 +124,7 @@ def _marked(one: Observation, noise: Noise, rules: Rules) -> Observation:
     if noise.beside.excess(weighted(one.beside, weights)) <= rules.sabotage_margin:
         return one
     recovered = noise.after.excess(weighted(one.after, weights)) <= rules.sabotage_margin
-    return replace(one, problem="sabotage" if recovered else "drift")
+    return replace(one, problem="drift" if not recovered else "rivals" if one.rivals else "sabotage")
 
 
 def _honest(one: Observation, noise: Noise, dropped: set[str]) -> Observation:

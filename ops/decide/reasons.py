@@ -39,7 +39,7 @@ CANDIDATE: Mapping[str, str] = MappingProxyType(
         "syntax": "the source is not valid Python text",
         # build
         "no-entry": "the source does not define the entry point",
-        "build-error": "the source raised an exception when it was imported",
+        "build-error": "the source raised an exception when it was imported, or a kernel of it does not compile",
         "build-timeout": "the build did not end within its limit",
         "build-oom": "the build used more memory than its limit",
         # outputs
@@ -70,6 +70,7 @@ CANDIDATE: Mapping[str, str] = MappingProxyType(
         "ambiguous": "the interval contains 'no better' or the required speed-up",
         "noisy": "the machine was too noisy to judge: the baseline varied more than allowed too",
         "drift": "the baseline alone changed its speed during the pair and stayed there: no evidence on speed",
+        "rivals": "the baseline was slow beside candidate and incumbent: which did it is unknown, no evidence on speed",
         "baseline-wrong": "the baseline or the incumbent was wrong beside it: no evidence on speed",
         "incomplete": "a pair lacks calls that the comparison needs: no evidence on speed",
         "grade-mixed": "pairs of different grades of evidence are never compared: no evidence on speed",

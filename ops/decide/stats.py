@@ -65,6 +65,8 @@ class Observation:
     us: Mapping[str, float] = field(default_factory=dict)
     """Per case: the newcomer's median, microseconds."""
     base_us: Mapping[str, float] = field(default_factory=dict)
+    rivals: bool = False
+    """Another candidate lived beside the newcomer (as the incumbent, though it may have forfeited)."""
     saved: Mapping[str, float] = field(default_factory=dict)
     """Per case: the log ratio that a newcomer gains by rewriting our shim, at most. It counts against a promotion only."""
 
@@ -191,6 +193,7 @@ def observe(pair: Pair, cases: Sequence[str], *, incumbent: str = BASELINE, newc
         base_cv={case: robust_cv(_timed(base[case]).values()) for case in timed},
         us={case: median(_timed(new[case]).values()) / 1e3 for case in timed},
         base_us={case: beside[case] / 1e3 for case in timed},
+        rivals=any(series.arm == "incumbent" for series in pair.series),
         saved={case: _saved(new[case], pair, case) for case in timed},
     )
 

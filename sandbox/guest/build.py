@@ -1,7 +1,8 @@
-"""The build container's program: does this source import, and is its entry callable? The answer is the last line of stdout.
+"""The build container's program: does this source import, is its entry callable, and do the kernels that it launches compile?
 
-A claim like every word from a guest: a candidate that forges it gains nothing, because it must still import and be right when it is
-measured. Arguments: the source's path, the entry's name.
+The answer is the last line of stdout, a claim like every word from a guest: a candidate that forges it gains nothing, because it
+must still import and be right when it is measured. Arguments: the source's path, the entry's name and, where kernels are to be
+compiled (see trial.py), the path of a JSON file {"arch", "memory_bytes", "cases": [inputs of one call, ...]}.
 """
 
 from __future__ import annotations
@@ -10,18 +11,24 @@ import importlib.util
 import json
 import os
 import sys
+import time
+from typing import Any
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 DETAIL = 2000
+COMPILE_S, END_S = 30.0, 50.0
+"""The calls may take so long, and end so long after the start: well before the container's own limit, which would be a verdict."""
 
 
-def build(path: str, entry: str) -> dict[str, object]:
-    """{"ok": true, "jit": [names]} or {"ok": false, "reason", "detail"}; reasons: syntax, build-error, no-entry."""
+def build(path: str, entry: str) -> tuple[dict[str, Any], object]:
+    """{"ok": true, "jit": [names]} or {"ok": false, "reason", "detail"}, and the entry; reasons: syntax, build-error, no-entry."""
     with open(path, "rb") as file:
         source = file.read()
     try:
         compile(source, path, "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return {"ok": False, "reason": "syntax", "detail": f"{type(error).__name__}: {error}"[:DETAIL]}
+        return {"ok": False, "reason": "syntax", "detail": f"{type(error).__name__}: {error}"[:DETAIL]}, None
     try:
         spec = importlib.util.spec_from_file_location("candidate_kernel", path)
         assert spec is not None
@@ -30,15 +37,38 @@ def build(path: str, entry: str) -> dict[str, object]:
         sys.modules["candidate_kernel"] = module
         spec.loader.exec_module(module)
     except BaseException as error:  # SystemExit included: the candidate's own failure
-        return {"ok": False, "reason": "build-error", "detail": f"{type(error).__name__}: {error}"[:DETAIL]}
-    if not callable(getattr(module, entry, None)):
-        return {"ok": False, "reason": "no-entry", "detail": f"no callable {entry!r} at top level"}
+        return {"ok": False, "reason": "build-error", "detail": f"{type(error).__name__}: {error}"[:DETAIL]}, None
+    function = getattr(module, entry, None)
+    if not callable(function):
+        return {"ok": False, "reason": "no-entry", "detail": f"no callable {entry!r} at top level"}, None
     jit = sorted(n for n, v in vars(module).items() if type(v).__name__ in ("JITFunction", "InterpretedFunction"))
-    return {"ok": True, "jit": jit[:64]}
+    return {"ok": True, "jit": jit[:64]}, function
+
+
+def main() -> None:
+    began = time.monotonic()
+    driver: Any = None
+    if len(sys.argv) > 3:
+        import triton
+        from stub import Driver  # type: ignore[import-not-found]
+
+        with open(sys.argv[3], encoding="utf-8") as file:
+            plan = json.load(file)
+        driver = Driver(plan["arch"])
+        triton.runtime.driver.set_active(driver)  # before the import: some sources ask for the target there
+    report, function = build(sys.argv[1], sys.argv[2])
+    if report["ok"] and driver is not None:
+        from trial import attempt  # type: ignore[import-not-found]
+
+        try:
+            report["compile"] = attempt(driver, function, plan, min(time.monotonic() + COMPILE_S, began + END_S))
+        except Exception as error:  # this step never turns an import that went well into a failure
+            report["compile"] = f"{type(error).__name__}: {error}"[:300]
+    raw = json.dumps(report).encode()
+    sys.stdout.flush()
+    os.write(1, b"\n" + raw + b"\n")
+    os._exit(0)  # whatever the candidate started at import ends with this container
 
 
 if __name__ == "__main__":
-    report = json.dumps(build(sys.argv[1], sys.argv[2]))
-    sys.stdout.flush()
-    os.write(1, b"\n" + report.encode() + b"\n")
-    os._exit(0)  # whatever the candidate started at import ends with this container
+    main()

@@ -197,6 +197,16 @@ def test_a_baseline_slow_only_beside_the_candidate_is_sabotage_once_three_pairs_
     assert told(decide(pairs[:3], CALIBRATION, RULES)) == ("reject", "sabotage")
 
 
+def test_with_an_incumbent_beside_it_nobody_is_accused_of_the_slow_baseline() -> None:
+    arms = {"baseline": 100.0, "incumbent": 100.0, "candidate": 50.0}
+    slow = {"slow": lambda arm, _: 1.5 if arm == "baseline" else 1.0}
+    pairs = [pair(arms, seed=i, **slow) for i in range(6)]
+    assert told(decide(pairs[:5], CALIBRATION, RULES, incumbent="c001")) == ("more", "")
+    found = decide(pairs, CALIBRATION, RULES, incumbent="c001")
+    assert told(found) == ("ambiguous", "rivals")
+    assert set(found.numbers["unused"].values()) == {"rivals"}
+
+
 def test_one_burst_of_load_is_not_called_sabotage() -> None:
     pairs = [*slow_baseline(1.5, n=1), *against(50.0, 3, seed=3000)]
     assert told(decide(pairs, CALIBRATION, RULES)) == ("promote", "promoted")

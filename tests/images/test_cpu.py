@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from images import cpu
+from images import cpu, examine, lock, steps
 from images import engine as daemon
 from images.api import Image, ImageFault
 
@@ -55,9 +55,9 @@ def test_only_an_image_id_is_pinned(tmp_path):
 
 def test_a_failing_step_is_one_line_of_its_own_words():
     with pytest.raises(ImageFault, match=r"^sh failed \(3\): last words$"):
-        cpu._command(["sh", "-c", "echo first >&2; echo last words >&2; exit 3"])
+        steps.command(["sh", "-c", "echo first >&2; echo last words >&2; exit 3"])
     with pytest.raises(ImageFault, match="no-such-tool is not installed"):
-        cpu._command(["no-such-tool"])
+        steps.command(["no-such-tool"])
 
 
 @pytest.mark.sandbox
@@ -85,6 +85,10 @@ def test_an_image_is_bootstrapped_built_pinned_and_runs_a_hardened_job(engine, t
         code = "import os, torch, triton; print(os.getuid(), int(torch.ones(3).sum()), os.listdir('/wheels'))"
         ended = find("docker").run(Job("assay-t-cpu-image", "guest", ("-I", "-c", code), built))
         assert (ended.status, ended.exit_code, ended.stdout.head) == ("exited", 0, b"65534 3 []\n"), ended.stderr.text()
+        assert {key: built.manifest[f"wheel {key}"] for key in ("torch", "triton")} == {
+            pin.name: pin.sha256 for pin in lock.pins("cpu") if pin.name in ("torch", "triton")
+        }
+        assert examine.differences(tmp_path, "cpu") == []
     finally:
         remove(built.digest)
 

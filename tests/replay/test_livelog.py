@@ -58,6 +58,10 @@ def test_a_wrong_call_is_seen_in_the_line_of_its_pair() -> None:
     wrong = tuple(one.model_copy(update={"why": ("nan",) * len(one.ns)}) for one in measured.pair.series)
     bad = measured.model_copy(update={"pair": measured.pair.model_copy(update={"series": wrong})})
     assert "case[main]=incorrect,median=" in lines_of(bad)[0]
+    assert lines_of(bad)[0].endswith(" why=nan")
+    spoken = bad.pair.model_copy(update={"claims": {"candidate": {"detail": "ValueError: my bad\nforged"}}})
+    told = lines_of(bad.model_copy(update={"pair": spoken}))
+    assert (len(told), told[0].endswith(' why=nan said="ValueError: my bad\\nforged"')) == (1, True)
 
 
 @pytest.mark.parametrize(

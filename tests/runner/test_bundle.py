@@ -220,14 +220,19 @@ def test_a_harness_bundle_is_known_and_refused(tmp_path: Path) -> None:
     with pytest.raises(BundleError) as caught:
         bundles.load(folder(tmp_path / "b", files))
     assert str(caught.value) == (
-        "harness.py: bundles of grade `shared` are not supported yet; give the split contract, task.py"
+        f"{tmp_path / 'b'}: harness.py: bundles of grade `shared` are not supported yet; give the split contract, task.py"
     )
 
 
 def test_a_path_that_is_no_folder_of_files_is_one_line(tmp_path: Path) -> None:
     path = folder(tmp_path / "b", FILES)
     lines = []
-    for spoil in (lambda: None, _replace(path, "task.py", os.mkfifo), _replace(path, "task.py", _dangle)):
+    for spoil in (
+        lambda: None,
+        _replace(path, "task.py", os.mkfifo),
+        _replace(path, "task.py", _dangle),
+        _replace(path, "task.py", os.mkdir),
+    ):
         spoil()
         for place in (path, tmp_path / "none", path / "kernel.py"):
             try:
@@ -238,10 +243,13 @@ def test_a_path_that_is_no_folder_of_files_is_one_line(tmp_path: Path) -> None:
         "add",
         "/none: no such directory",
         "/b/kernel.py: a bundle is a directory",
-        "task.py: not a regular file",
+        "/b: task.py: not a regular file",
         "/none: no such directory",
         "/b/kernel.py: a bundle is a directory",
-        "task.py: not a regular file (Too many levels of symbolic links)",
+        "/b: task.py: not a regular file (Too many levels of symbolic links)",
+        "/none: no such directory",
+        "/b/kernel.py: a bundle is a directory",
+        "/b: task.py: not a regular file",
         "/none: no such directory",
         "/b/kernel.py: a bundle is a directory",
     ]

@@ -19,7 +19,7 @@ from eventstore import errors
 from eventstore.log import Log
 from images.api import ImageFault
 from replay.fold import FoldError
-from runner import cli, exits, machine, session
+from runner import cli, cli_run, exits, machine, session
 from runner.bundle import write
 from runner.fake import FakeLab, source
 from sandbox.api import SandboxFault, SandboxUnavailable
@@ -48,7 +48,7 @@ def home(tmp_path: Path) -> Path:
 def assay(home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Assay:
     """Calls the program in this process, in a home of its own, on the fake lab."""
     monkeypatch.setenv("ASSAY_HOME", str(home))
-    monkeypatch.setattr(cli, "machine", lambda wanted, home: stories.fake_machine(FakeLab()))
+    monkeypatch.setattr(cli_run, "machine", lambda wanted, home: stories.fake_machine(FakeLab()))
     monkeypatch.setattr(session, "same", lambda *args: stories.fake_machine(FakeLab()))
 
     def call(*arguments: object) -> Said:
@@ -93,6 +93,8 @@ def test_a_run_with_a_winner_prints_one_json_result_and_the_live_log_and_ends_wi
     assert all(line.startswith("[assay] ") for line in said.err.splitlines())
     assert f"[assay] episode name={result['episode']}" in said.err
     place = Path(result["artifacts_dir"])
+    assert place.is_absolute()
+    assert result["experiments"][0]["meaning"] == "right on every call, and faster beyond doubt"
     assert (place / "best_kernel.py").read_bytes() == source(50.0)
     assert (place / "experiments" / "c001" / "kernel.py").read_bytes() == source(50.0)
     assert json.loads((place / "result.json").read_text()) == {**result, "best_kernel": source(50.0).decode()}
@@ -120,10 +122,34 @@ def test_optimize_searches_the_operator_s_grid(assay: Assay) -> None:
     assert [one["knobs"]["template"] for one in result["experiments"]] == ["one_row", "row_block"]
 
 
+def test_an_operator_without_anything_to_search_is_refused_before_anything_runs(
+    assay: Assay, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "space", lambda *args: [])
+    said = assay("optimize", "rmsnorm", "--device", "cpu")
+    assert (said.code, said.out, said.err.count("\n")) == (64, "", 1)
+    assert said.err.startswith(
+        "assay: rmsnorm: nothing to search on cpu beside the baseline; its contract.yaml gives no"
+    )
+    assert not home.exists()
+
+
+def test_an_interruption_says_how_to_go_on_from_anywhere(
+    assay: Assay, contract: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("runner.pipeline.run", interrupted)
+    said = assay("run", contract, "--provider", "mock", "--device", "cpu")
+    (name,) = (path.name for path in (home / "runs").iterdir())
+    assert said == Said(130, "", f"assay: interrupted; go on with: assay resume {name} --home {home}\n")
+
+
 def test_our_own_failure_ends_with_70_and_no_verdict(
     assay: Assay, contract: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "machine", lambda wanted, home: stories.fake_machine(FakeLab(faults=99)))
+    monkeypatch.setattr(cli_run, "machine", lambda wanted, home: stories.fake_machine(FakeLab(faults=99)))
     said = assay("run", contract, *mock(tmp_path, source(50.0)))
     assert (said.code, json.loads(said.out)["outcome"], json.loads(said.out)["faults"]) == (70, "fault", 3)
 
@@ -161,7 +187,7 @@ def test_everything_reads_back_what_a_run_left(assay: Assay, contract: Path, tmp
 
 def test_the_tail_of_the_log_is_what_the_run_printed(assay: Assay, contract: Path, tmp_path: Path) -> None:
     said = assay("run", contract, *mock(tmp_path, source(50.0)))
-    assert assay("log", "tail", "-n", 999).out.splitlines() == said.err.splitlines()[1:]
+    assert assay("log", "tail", "-n", 999).out == said.err
 
 
 def test_a_changed_decision_is_seen_by_a_replay_and_ends_with_76(
@@ -172,6 +198,104 @@ def test_a_changed_decision_is_seen_by_a_replay_and_ends_with_76(
     said = assay("replay", name)
     assert said.code == 76
     assert "candidate.judged" in said.out
+
+
+def judged(home: Path) -> str:
+    """Name of the only episode."""
+    with Log.open(home, read_only=True) as log:
+        (name,) = log.store.streams()
+    return str(name)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "code", "verdict", "line"),
+    [
+        (source(50.0), 0, "PASSED: right on every call, and faster beyond doubt", "x over the baseline (at least "),
+        (source(50.0, "wrong"), 2, "NOT PASSED: wrong", "wrong: case main, 3 calls, an error of 2 times its tolerance"),
+        (source(200.0), 2, "NOT PASSED: slower", " us, the baseline "),
+        (source(99.8), 2, "NOT PASSED: below-min-speedup", "to do: it is right, and faster by too little"),
+        (source(50.0, "wrong-hidden"), 2, "NOT PASSED: wrong", "hidden inputs "),
+        (source(100.0), 2, "NOT PASSED: duplicate", "to do: propose other code"),
+    ],
+    ids=["faster", "wrong", "slower", "same", "wrong-hidden", "the baseline itself"],
+)
+def test_one_file_is_judged_in_words_with_its_numbers(
+    candidate: bytes, code: int, verdict: str, line: str, assay: Assay, contract: Path, tmp_path: Path, home: Path
+) -> None:
+    kernel = tmp_path / "mine.py"
+    kernel.write_bytes(candidate)
+    said = assay("judge", kernel, "--bundle", contract, "--device", "cpu")
+    assert said.code == code, said.err
+    assert said.out.startswith(f"verdict    {verdict}\n"), said.out
+    assert line in said.out
+    name = judged(home)
+    assert assay("show", name).out == said.out[said.out.index("episode    ") :]
+    assert assay("resume", name).code == code
+    assert json.loads(assay("log", "show", "--json", "--limit", 1).out)["fact"]["settings"]["file"] == str(kernel)
+    assert assay("replay", name).code == 0
+
+
+def test_a_judged_file_can_be_told_as_json_and_by_an_operator_s_contract(assay: Assay, tmp_path: Path) -> None:
+    kernel = tmp_path / "mine.py"
+    kernel.write_bytes(source(50.0))
+    said = assay("judge", kernel, "--op", "rmsnorm", "--dtype", "fp32", "--device", "cpu", "--json")
+    result = json.loads(said.out)
+    assert (said.code, result["operator"], result["dtype"], len(result["experiments"])) == (0, "rmsnorm", "fp32", 1)
+
+
+def test_a_bundle_whose_baseline_is_wrong_gives_the_judged_file_no_verdict(
+    assay: Assay, contract: Path, tmp_path: Path
+) -> None:
+    (contract / "kernel.py").unlink()
+    (contract / "kernel.py").write_bytes(source(100.0, "wrong"))
+    kernel = tmp_path / "mine.py"
+    kernel.write_bytes(source(50.0))
+    said = assay("judge", kernel, "--bundle", contract, "--device", "cpu")
+    assert said.code == 65
+    assert said.out.startswith("verdict    NONE: the baseline cannot be compared with: wrong\n")
+    assert "to do: mend the bundle: kernel.py and `reference` of task.py disagree" in said.out
+
+
+def test_episodes_lists_what_ran_and_a_board_is_found_by_the_bundle_s_folder(
+    assay: Assay, contract: Path, tmp_path: Path
+) -> None:
+    name = json.loads(assay("run", contract, *mock(tmp_path, source(50.0))).out)["episode"]
+    row = json.loads(assay("episodes", "--json").out)[0]
+    assert (row["episode"], row["what"], row["candidates"]) == (name, "my-bundle", 1)
+    assert row["outcome"].startswith("winner c001 ")
+    assert name in assay("episodes").out
+    assert "my-bundle sha256:" in assay("leaderboard", "my-bundle").out
+    assert "[main,odd]" in assay("leaderboard").out
+    said = assay("leaderboard", "nope")
+    assert (said.code, said.out) == (66, "")
+    assert said.err == "assay: no episode of an operator or bundle 'nope' in this home; see `assay episodes`\n"
+
+
+def test_the_tail_says_whose_lines_these_are(assay: Assay, contract: Path, tmp_path: Path) -> None:
+    first = json.loads(assay("run", contract, *mock(tmp_path, source(200.0))).out)["episode"]
+    second = json.loads(assay("run", contract, "--provider", "mock", "--device", "cpu", "--max-candidates", 1).out)
+    lines = assay("log", "tail", "-n", 9).out.splitlines()
+    assert lines[0] == f"[assay] episode name={second['episode']}"
+    lines = assay("log", "tail", "-n", 12).out.splitlines()
+    assert [line for line in lines if " episode name=" in line] == [
+        f"[assay] episode name={first}",
+        f"[assay] episode name={second['episode']}",
+    ]
+    said = assay("log", "tail", "--stream", "nope")
+    assert (said.code, said.out, said.err) == (66, "", "assay: no episode nope in this home; see `assay episodes`\n")
+
+
+def test_the_version_is_the_checkout_s(assay: Assay) -> None:
+    assert assay("--version") == Said(0, "assay 0.1.0\n", "")
+
+
+def test_every_command_s_help_says_in_one_whole_line_what_it_is_for(assay: Assay) -> None:
+    for group in ([], ["log"], ["image"]):
+        said = assay(*group, "--help")
+        listed = said.out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+        assert [line for line in listed if line.endswith("...") and group != ["image"]] == []
+        names = [line.split()[0] for line in listed]
+        assert [name for name in names if assay(*group, name, "--help").code != 0] == []
 
 
 BAD = {
@@ -201,11 +325,51 @@ BAD = {
     "no number": (["optimize", "rmsnorm", "--max-candidates", "x"], 64, "Invalid value for '--max-candidates'"),
     "unknown option": (["optimize", "rmsnorm", "--fast"], 64, "No such option: --fast"),
     "missing argument": (["optimize"], 64, "Missing argument 'OP'."),
-    "no bundle": (["run", "no/such", "--provider", "mock"], 65, "no/such: no such directory"),
-    "no provider": (["run", "BUNDLE", "--provider", "codex"], 64, "unknown strategy 'codex'"),
+    "no bundle": (["run", "no/such", "--provider", "mock"], 65, "no/such: no such directory; docs/bundles.md"),
+    "no provider": (["run", "BUNDLE", "--provider", "codex"], 64, "unknown provider 'codex'"),
     "no command": (["run", "BUNDLE", "--provider", "command"], 64, "--provider command needs --command"),
     "no program": (["run", "BUNDLE", "--provider", "command", "--command", "no-such-x"], 64, "--command: no such"),
     "no mock folder": (["run", "BUNDLE", "--provider", "mock", "--mock-dir", "no/such"], 64, "--mock-dir"),
+    "empty mock folder": (
+        ["run", "BUNDLE", "--provider", "mock", "--mock-dir", "EMPTY"],
+        64,
+        "--mock-dir EMPTY: no *.py",
+    ),
+    "command for a mock": (
+        ["run", "BUNDLE", "--provider", "mock", "--command", "x"],
+        64,
+        "--command goes with --provider command, not with mock",
+    ),
+    "folder for a command": (
+        ["run", "BUNDLE", "--provider", "command", "--command", "cat", "--mock-dir", "EMPTY"],
+        64,
+        "--mock-dir goes with --provider mock, not with command",
+    ),
+    "pairs that contradict": (
+        ["run", "BUNDLE", "--provider", "mock", "--device", "cpu", "--max-pairs", "2"],
+        64,
+        "min-pairs 3 is more than max-pairs 2",
+    ),
+    "a shape beyond any memory": (
+        ["optimize", "rmsnorm", "--device", "cpu", "--shape", "B=999999,T=999999,D=8"],
+        64,
+        "--shape: the reference needs at least 119,209 GiB, and the judge has 8 GiB on a CPU",
+    ),
+    "a size beyond any number": (
+        ["optimize", "rmsnorm", "--device", "cpu", "--shape", "B=9999999999999,T=1,D=1"],
+        64,
+        "--shape: B: larger than any memory",
+    ),
+    "no kernel to judge": (["judge", "no/such.py", "--op", "rmsnorm"], 64, "no/such.py: no such file"),
+    "a folder to judge": (["judge", "BUNDLE", "--op", "rmsnorm"], 64, "BUNDLE: a kernel is one file"),
+    "nothing to judge by": (["judge", "KERNEL"], 64, "judge needs one contract to judge by: --bundle BUNDLE or --op"),
+    "two contracts": (["judge", "KERNEL", "--op", "rmsnorm", "--bundle", "BUNDLE"], 64, "judge needs one contract"),
+    "a shape for a bundle": (
+        ["judge", "KERNEL", "--bundle", "BUNDLE", "--dtype", "fp16"],
+        64,
+        "--shape and --dtype go with --op",
+    ),
+    "no home to list": (["episodes"], 66, "no log at "),
     "no home to resume in": (["resume", "story-1"], 66, "no log at "),
     "no home to show": (["show", "story-1"], 66, "no log at "),
     "no home to replay": (["replay", "story-1"], 66, "no log at "),
@@ -218,10 +382,14 @@ BAD = {
 
 @pytest.mark.parametrize("what", BAD)
 def test_bad_input_is_one_line_an_exit_code_and_no_partial_state(
-    what: str, assay: Assay, contract: Path, home: Path
+    what: str, assay: Assay, contract: Path, home: Path, tmp_path: Path
 ) -> None:
     arguments, code, line = BAD[what]
-    said = assay(*(str(contract) if word == "BUNDLE" else word for word in arguments))
+    places = {"BUNDLE": contract, "KERNEL": contract / "kernel.py", "EMPTY": tmp_path / "empty"}
+    places["EMPTY"].mkdir()
+    said = assay(*(str(places.get(word, word)) for word in arguments))
+    for word, place in places.items():
+        line = line.replace(f"{word}:", f"{place}:")
     assert (said.code, said.out, said.err.count("\n")) == (code, "", 1), said.err
     assert said.err.startswith(f"assay: {line}"), said.err
     assert not home.exists()
@@ -245,11 +413,13 @@ def test_a_malformed_bundle_is_one_line_and_65(what: str, assay: Assay, contract
     BROKEN[what](contract)
     said = assay("run", contract, "--provider", "mock", "--device", "cpu")
     assert (said.code, said.out, said.err.count("\n")) == (65, "", 1), said.err
+    assert said.err.startswith(f"assay: {contract}")
+    assert said.err.endswith("; docs/bundles.md says what a bundle is\n")
     assert not home.exists()
 
 
 def test_without_a_gpu_one_line_names_the_cpu_device(assay: Assay, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "machine", machine.machine)
+    monkeypatch.setattr(cli_run, "machine", machine.machine)
     monkeypatch.setattr("runner.devices.gpus", list)
     said = assay("optimize", "rmsnorm")
     line = "assay: no NVIDIA GPU here: give `--device cpu` to run in Triton's interpreter\n"
@@ -263,7 +433,7 @@ def test_without_a_sandbox_one_line_says_what_to_install(
     def none(engine: str) -> None:
         raise SandboxUnavailable("no sandbox on this host: install bubblewrap")
 
-    monkeypatch.setattr(cli, "machine", machine.machine)
+    monkeypatch.setattr(cli_run, "machine", machine.machine)
     monkeypatch.setattr(machine, "find", none)
     said = assay("run", contract, "--provider", "mock", "--device", "cpu")
     assert said == Said(69, "", "assay: no sandbox on this host: install bubblewrap\n")
@@ -335,6 +505,18 @@ def test_a_home_that_cannot_be_made_is_one_line_and_73(assay: Assay, contract: P
     assert (said.code, said.out, said.err.count("\n")) == (73, "", 1), said.err
 
 
+@pytest.mark.parametrize("place", ["FILE/below", "/proc/nope", "/proc/nope/deeper"])
+def test_a_home_in_an_impossible_place_is_one_line_and_73(
+    place: str, assay: Assay, contract: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    where = place.replace("FILE", str(tmp_path / "file"))
+    said = assay("run", contract, "--provider", "mock", "--device", "cpu", "--home", where)
+    assert (said.code, said.out, said.err.count("\n")) == (73, "", 1), said.err
+    assert said.err.startswith(f"assay: home {where} cannot be made: ")
+    assert said.err.endswith("; name another folder with --home\n")
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -349,7 +531,7 @@ def test_a_home_that_cannot_be_made_is_one_line_and_73(assay: Assay, contract: P
         (errors.StoreReadOnly("x"), 73),
         (OSError(errno.ENOSPC, "No space left on device"), 73),
         (exits.Unavailable("x"), 69),
-        (session.Interrupted("story-1"), 130),
+        (session.Interrupted("story-1", Path("/h")), 130),
         (KeyboardInterrupt(), 130),
         (ZeroDivisionError("x"), None),
     ],

@@ -157,7 +157,7 @@ def test_ctrl_c_leaves_an_episode_that_can_be_resumed_and_says_how(
             if len(self.asked) == 4:
                 os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(session.Interrupted, match=r"^interrupted; go on with: assay resume story-1$"):
+    with pytest.raises(session.Interrupted, match=r"^interrupted; go on with: assay resume story-1 --home /.*/home$"):
         stories.begin(tmp_path / "home", sources, Interrupting())
     assert stories.plain(resumed(tmp_path / "home", FakeLab(), monkeypatch)) == whole[0]
 

@@ -41,12 +41,12 @@ def test_alpha_is_shared_among_no_more_candidates_than_can_be_tried() -> None:
 @pytest.mark.parametrize(
     ("flags", "line"),
     [
-        ({"max_candidates": 0}, "max-candidates: Input should be greater than or equal to 1 (given: 0)"),
-        ({"max_candidates": 1025}, "max-candidates: Input should be less than or equal to 1024 (given: 1025)"),
-        ({"seed": -1}, "seed: Input should be greater than or equal to 0 (given: -1)"),
-        ({"min_speedup": float("nan")}, "min-speedup: Input should be a finite number (given: nan)"),
-        ({"max_total_seconds": 0.0}, "max-total-seconds: Input should be greater than 0 (given: 0.0)"),
-        ({"blocks": 2}, "blocks: Input should be greater than or equal to 3 (given: 2)"),
+        ({"max_candidates": 0}, "max-candidates: should be greater than or equal to 1 (given: 0)"),
+        ({"max_candidates": 1025}, "max-candidates: should be less than or equal to 1024 (given: 1025)"),
+        ({"seed": -1}, "seed: should be greater than or equal to 0 (given: -1)"),
+        ({"min_speedup": float("nan")}, "min-speedup: should be a finite number (given: nan)"),
+        ({"max_total_seconds": 0.0}, "max-total-seconds: should be greater than 0 (given: 0.0)"),
+        ({"blocks": 2}, "blocks: should be greater than or equal to 3 (given: 2)"),
         ({"nonsense": 2}, "nonsense: Extra inputs are not permitted (given: 2)"),
     ],
 )

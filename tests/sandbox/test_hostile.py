@@ -20,7 +20,7 @@ from sandbox.api import Job, Limits, Mount
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.conformance, pytest.mark.usefixtures("nothing_left")]
 
-HOSTILE = Path(__file__).parent / "hostile"
+HOSTILE = Path(__file__).parents[2] / "runner" / "check" / "programs"
 CANARY = "canary-91d7"
 
 

@@ -1,6 +1,10 @@
 # ruff: noqa: T201
-"""Reach somebody, by every road: argv[2:] are a port and an abstract socket name on which the host listens."""
+"""Reach somebody, by every road: argv[2:] are a port and an abstract socket name on which the host listens.
 
+Nothing is dialled where there is any route: a sandbox that broke is reported as such, and reaches nobody.
+"""
+
+import contextlib
 import errno
 import json
 import socket
@@ -30,6 +34,18 @@ def dial(family: int, kind: int, address: object, payload: bytes = b"x") -> None
             s.recv(1)
 
 
+def routes() -> list[str]:
+    """Every way out of this network namespace: lines of the routing tables that are not the loopback's."""
+    found = []
+    for path, header in (("/proc/net/route", 1), ("/proc/net/ipv6_route", 0)):
+        with contextlib.suppress(FileNotFoundError), open(path) as file:
+            found += [line for line in file.read().splitlines()[header:] if line.split()[-1] != "lo"]
+    return found
+
+
+if routes():
+    print(json.dumps({"a route": "reached"}))
+    sys.exit(0)
 attempt("tcp host", lambda: dial(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", port)))
 attempt("tcp6 host", lambda: dial(socket.AF_INET6, socket.SOCK_STREAM, ("::1", port)))
 attempt("tcp away", lambda: dial(socket.AF_INET, socket.SOCK_STREAM, ("192.0.2.1", 80)))

@@ -4,6 +4,7 @@
 import errno
 import json
 import os
+import sys
 
 CHUNK = bytes(1 << 20)
 
@@ -13,7 +14,7 @@ def fill(folder: str) -> list[object]:
     written = 0
     try:
         for number in range(1000):
-            with open(os.path.join(folder, f"bomb{number}"), "wb", buffering=0) as file:
+            with open(os.path.join(folder, f"{sys.argv[1]}-{number}"), "wb", buffering=0) as file:
                 for _ in range(100):
                     written += file.write(CHUNK)
     except OSError as error:

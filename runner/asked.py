@@ -1,0 +1,81 @@
+"""What the flags of a command mean: each parsed, checked, and refused in one line that says what there is instead."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ops.contract import Contract
+from runner.exits import UsageError
+from runner.machine import Device, Wanted
+
+ENGINES = ("auto", "docker", "bwrap")
+IMAGES = ("host", "cpu")
+FLAGS = (
+    "max_candidates",
+    "seed",
+    "min_speedup",
+    "max_cv",
+    "max_pairs",
+    "aa_pairs",
+    "blocks",
+    "calls",
+    "max_total_seconds",
+)
+"""The settings that the commands share, in the order of their parameters."""
+JUDGE_BYTES = 8 << 30
+"""What the judge has on a CPU: twice `SandboxLab.memory_bytes` (runner/jobs.py)."""
+
+
+def wanted(device: str, engine: str, image: str, guest_python: Path | None) -> Wanted:
+    """The machine that was asked for. Raises UsageError."""
+    known: dict[str, Device] = {"cpu": "cpu", "cuda": "cuda"}
+    for what, name, names in (
+        ("device", device, ("cuda", "cpu")),
+        ("engine", engine, ENGINES),
+        ("image", image, IMAGES),
+    ):
+        if name not in names:
+            raise UsageError(f"unknown {what} {name!r}; there is {', '.join(names)}")
+    return Wanted(known[device], engine, image, guest_python)
+
+
+def shape(text: str) -> dict[str, int]:
+    """`B=8,T=2048` as sizes. Which symbols there are is the contract's to say."""
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        symbol, equals, size = part.strip().partition("=")
+        if not (symbol and equals and size.isascii() and size.isdigit()):
+            raise UsageError(f"--shape: {part.strip()!r} is not like B=8")
+        if len(size) > 12:
+            raise UsageError(f"--shape: {symbol}: larger than any memory")
+        if symbol in sizes:
+            raise UsageError(f"--shape: {symbol} is given twice")
+        sizes[symbol] = int(size)
+    return sizes
+
+
+def fits(contract: Contract, sizes: Mapping[str, int], device: Device) -> None:
+    """Refuse a shape that cannot be held on a CPU: the judge has at least all tensors once in float64. UsageError.
+
+    Only what is certain is refused here; a shape that passes may still be too large for the reference's own temporaries.
+    """
+    tensors = (*contract.inputs.values(), *contract.outputs.values())
+    needed = 8 * sum(math.prod(sizes[symbol] for symbol in dimensions) for dimensions in tensors)
+    if device == "cpu" and needed > JUDGE_BYTES:
+        need, has = f"{needed / 2**30:,.0f} GiB", f"{JUDGE_BYTES >> 30} GiB"
+        raise UsageError(f"--shape: the reference needs at least {need}, and the judge has {has} on a CPU")
+
+
+def given(*values: Any) -> dict[str, Any]:
+    """The shared flags as settings; None where a flag was not given."""
+    return dict(zip(FLAGS, values, strict=True))
+
+
+def belongs(provider: str, **flags: tuple[object, str]) -> None:
+    """Refuse a flag that the chosen provider would silently ignore. `flags`: option name -> (value, whose it is)."""
+    for name, (value, owner) in flags.items():
+        if value is not None and provider != owner:
+            raise UsageError(f"--{name.replace('_', '-')} goes with --provider {owner}, not with {provider}")

@@ -1,0 +1,76 @@
+"""`assay sandbox check`: choose rows, run them on one engine, report, and answer with an exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from images.host import host_image
+from runner import exits, host
+from runner.check import report
+from runner.check.attempt import Bench, Result
+from runner.check.table import ROWS, Row
+from sandbox.find import find
+
+
+def check(engine: str, only: Sequence[str], guest_python: Path | None, *, strict: bool, as_json: bool) -> int:
+    """Run the suite. Code 0 when all is as expected, `exits.DISAGREES` at any difference (with `strict`: or anything not run).
+
+    Raises SandboxUnavailable without an engine, UsageError for an unknown engine or name.
+    """
+    if engine not in ("auto", "docker", "bwrap"):
+        raise exits.UsageError(f"unknown engine {engine!r}; there is auto, docker, bwrap")
+    rows = chosen(only)
+    sandbox = find(engine)  # type: ignore[arg-type]
+    bench = Bench(sandbox, host_image(host.guest_python(guest_python), docker=sandbox.name == "docker"))
+    began = time.monotonic()
+    results: list[Result] = []
+    if not as_json:
+        _say(report.head())
+    for row in rows:
+        results.append(bench.attempt(row))
+        if not as_json:
+            _say(report.line(results[-1]))
+    seconds = time.monotonic() - began
+    if as_json:
+        _say(json.dumps(report.document(results, sandbox.describe(), seconds), indent=2, sort_keys=True))
+    else:
+        _say(report.summary(results, sandbox.describe(), seconds))
+    return code(results, strict=strict)
+
+
+def chosen(only: Sequence[str]) -> tuple[Row, ...]:
+    """The rows of these names, in the table's order; all of them without a name. UsageError for an unknown one."""
+    names = [row.name for row in ROWS]
+    if unknown := sorted(set(only) - set(names)):
+        raise exits.UsageError(f"--only: no program {', '.join(unknown)}; see `assay sandbox check --list`")
+    return tuple(row for row in ROWS if not only or row.name in only)
+
+
+def code(results: Sequence[Result], *, strict: bool) -> int:
+    """The exit code for these results."""
+    number = report.counts(results)
+    return exits.DISAGREES if number["NO"] or (strict and number["not run"]) else exits.WINNER
+
+
+def listing(only: Sequence[str], *, as_json: bool) -> int:
+    """Print the rows without running anything."""
+    rows = chosen(only)
+    if as_json:
+        facts = [
+            {"name": r.name, "case": r.case, "tries": r.tries, "expected": sorted(r.expected), "needs": r.needs}
+            for r in rows
+        ]
+        _say(json.dumps(facts, indent=2, sort_keys=True))
+    else:
+        for row in rows:
+            _say(f"{row.name:<18}{row.case:<10}{'/'.join(sorted(row.expected)):<24}{row.tries}")
+    return exits.WINNER
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,4 @@
+"""Compute for ever."""
+
+while True:
+    pass

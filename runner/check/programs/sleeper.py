@@ -1,0 +1,6 @@
+"""Sleep for ever."""
+
+import time
+
+while True:
+    time.sleep(60)
