@@ -26,11 +26,16 @@ PROCESSES = frozenset(("run", "call", "check_call", "check_output"))
 REAPERS = frozenset(("wait", "waitpid", "waitid", "wait3", "wait4"))
 LOCKS = frozenset(("flock", "lockf"))
 
-INSIDE = ("sandbox/guest/", "ops/judge/", "ops/wire.py")
+INSIDE = ("sandbox/guest/", "ops/judge/", "ops/wire.py", "runner/check/programs/", "runner/gpucheck/programs/")
 """Runs in a container, which ends at its wall-clock limit whatever it waits for; the host's own ends of the same sockets
 are given their limits by whoever opens them (`runner.unit`)."""
 ALLOWED = {
     "eventstore/verify.py:verify:run": "reads the user's whole log, however long that is; the user can interrupt it",
+    "runner/check/faults.py:runner_killed:readline": "after a select with a limit, of one line that our own program prints",
+    **{
+        f"runner/check/proxy.py:Resetting.{call}": "in a daemon thread, ended by the shutdown of its socket"
+        for call in ("_accept:accept", "_pass:recv", "_pass:sendall")
+    },
 }
 """File, function and call, and why it may wait as long as it likes."""
 
@@ -91,7 +96,7 @@ def test_no_shipped_call_waits_without_a_limit_or_a_reason():
 
 
 def test_every_exception_is_still_there():
-    assert set(ALLOWED) <= set(found())
+    assert {place for place in ALLOWED if (ROOT / place.split(":")[0]).exists()} <= set(found())
 
 
 @pytest.mark.parametrize(

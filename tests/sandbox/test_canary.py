@@ -327,3 +327,28 @@ def test_describe_names_the_program(sandbox):
 
 def test_a_vanished_process_has_no_caps():
     assert Group.of_pid(1 << 30).dirs == {}
+
+
+@pytest.mark.parametrize("unified", [True, False])
+@pytest.mark.parametrize("engine", ["bwrap"], indirect=True)
+def test_the_caps_are_read_from_the_groups_of_the_process_on_either_version(unified, job, monkeypatch, tmp_path):
+    one = job("pass", cpus=(0, 1), memory_bytes=64 << 20, pids=9)
+    v2 = {"pids.max": "9", "memory.max": str(64 << 20), "memory.swap.max": "0", "cpuset.cpus": "0-1"}
+    v1 = {
+        "pids.max": "9",
+        "memory.limit_in_bytes": str(64 << 20),
+        "memory.memsw.limit_in_bytes": str(64 << 20),
+        "cpuset.cpus": "0-1",
+    }
+    files = v2 if unified else v1
+    for name, text in files.items():
+        (tmp_path / name).write_text(text + "\n")
+    group = Group(dict.fromkeys(["unified"] if unified else ["pids", "memory", "cpuset"], tmp_path))
+    monkeypatch.setattr(Group, "of_pid", lambda pid: group)
+    assert list(canary._caps(one, canary.kernel_of(1, one, policy.Host()))) == []
+    for name, cap in zip(files, ("pids cap", "memory cap", "swap cap", "cpu set"), strict=True):
+        whole = (tmp_path / name).read_text()
+        (tmp_path / name).write_text("max\n" if name != "cpuset.cpus" else "0-7\n")
+        found = list(canary._caps(one, canary.kernel_of(1, one, policy.Host())))
+        assert [line.startswith(cap) for line in found] == [True], (name, found)
+        (tmp_path / name).write_text(whole)
