@@ -36,6 +36,8 @@ READS: dict[str, tuple[set[str], str]] = {
     "ops/registry.py": ({"read_bytes", "read_text", "json.loads"}, "templates and references that we ship"),
     "ops/wire.py": ({"json.loads"}, "the strict reader"),
     "runner/bundle.py": ({"open", "fdopen"}, "a bundle as its author wrote it: no link, no pipe, bounded"),
+    "runner/check/stage.py": ({"read_bytes"}, "the suite's own bundle, hashed: whether a container changed it"),
+    "runner/check/watch.py": ({"read_text", "read_bytes"}, "the kernel"),
     "runner/cli.py": ({"open"}, "/dev/null"),
     "runner/cli_read.py": ({"json.loads"}, "payloads of our log"),
     "runner/episode.py": ({"open"}, "an episode's lock file"),
