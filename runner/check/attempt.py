@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,7 @@ from uuid import uuid4
 from images.api import Image
 from runner.check import watch
 from runner.check.judging import Witness, Word
+from runner.check.platform import Fault
 from runner.check.stage import Stage, digest
 from runner.check.table import LIMITS, Row
 from runner.workspace import workspace
@@ -26,7 +28,7 @@ KNOWN = "9c8bc5c4bb7122b53191a712858efe7ddf2847a9a22d462510f8c5b03178ca95"
 GRACE_S = 3.0
 """From a program's deadline to its end."""
 LINKED = ("link", "trap", "unread link")
-RETURN_S = 20.0
+RETURN_S = 30.0
 """From its deadline to our being back, with the container started before and removed after."""
 
 
@@ -49,8 +51,8 @@ class Result:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def not_run(row: Row, engine: str) -> Result:
-    return Result(row.name, row.case, row.tries, tuple(sorted(row.wanted(engine))), "not run", problems=(row.needs,))
+def not_run(row: Row | Fault, why: str) -> Result:
+    return Result(row.name, row.case, row.tries, tuple(sorted(row.expected)), "not run", problems=(why,))
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Bench:
     def attempt(self, row: Row) -> Result:
         """Run one row and all that belongs to it. Whatever fails is said in the result; nothing is raised for it."""
         if row.needs:
-            return not_run(row, self.sandbox.name)
+            return not_run(row, row.needs)
         began = time.monotonic()
         mark = f"assay-check-{uuid4().hex[:12]}"
         before, peak = watch.figures(), _peak()
@@ -83,8 +85,8 @@ class Bench:
                 problems += _told(ended, stage.canary)
             problems += _changed(stage)
         observed = classify(ended, replace(word.seen, phase="run" if row.role == "guest" else "build"))
-        if observed not in row.wanted(self.sandbox.name):
-            problems.insert(0, f"{observed}, not {' or '.join(sorted(row.wanted(self.sandbox.name)))}")
+        if observed not in row.expected:
+            problems.insert(0, f"{observed}, not {' or '.join(sorted(row.expected))}")
         problems += self._left(mark, ended, before)
         control_s, bad = self.control(mark)
         problems += bad
@@ -92,7 +94,7 @@ class Bench:
             name=row.name,
             case=row.case,
             tries=row.tries,
-            expected=tuple(sorted(row.wanted(self.sandbox.name))),
+            expected=tuple(sorted(row.expected)),
             verdict="NO" if problems else "ok",
             observed=observed,
             evidence=word.evidence,
@@ -100,6 +102,36 @@ class Bench:
             seconds=time.monotonic() - began,
             control_s=control_s,
             facts={} if isinstance(ended, SandboxFault) else ended.evidence(),
+        )
+
+    def provoke(self, fault: Fault) -> Result:
+        """Provoke one fault of the platform; otherwise as `attempt`."""
+        if fault.action is None or fault.absent(self.sandbox.name):
+            return not_run(fault, fault.absent(self.sandbox.name))
+        began, before = time.monotonic(), watch.figures()
+        mark = f"assay-check-{uuid4().hex[:12]}"
+        with workspace() as folder:
+            try:
+                observed, evidence = fault.action(self, mark, folder)
+            except (SandboxFault, OSError, subprocess.SubprocessError) as error:
+                observed, evidence = "not provoked", str(error)[:300]
+        problems = (
+            [] if observed in fault.expected else [f"{observed}, not {' or '.join(sorted(fault.expected))}: {evidence}"]
+        )
+        problems += [f"left: {what}" for what in watch.leftovers(mark)] + watch.taken(before)
+        control_s, bad = self.control(mark)
+        problems += bad
+        return Result(
+            name=fault.name,
+            case=fault.case,
+            tries=fault.tries,
+            expected=tuple(sorted(fault.expected)),
+            verdict="NO" if problems else "ok",
+            observed=observed,
+            evidence=evidence,
+            problems=tuple(problems),
+            seconds=time.monotonic() - began,
+            control_s=control_s,
         )
 
     def control(self, mark: str) -> tuple[float | None, list[str]]:

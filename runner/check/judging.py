@@ -6,12 +6,12 @@ nothing changed, nobody visited) is looked at besides. Every function is pure an
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ops import wire
 from sandbox.api import Limits, Outcome
 from sandbox.status import Seen
 
@@ -67,6 +67,14 @@ def ending(outcome: Outcome) -> str:
     how = f"ended after {outcome.wall_s:.1f} s" if outcome.status == "timeout" else how
     facts = {"oom kills": outcome.oom_kills, "forks refused": outcome.pids_refused}
     return ", ".join([how, *(f"{n} {name}" for name, n in facts.items() if n)])
+
+
+def forks_refused(witness: Witness) -> Word:
+    """The limit on processes said no, whatever ended the run."""
+    refused = witness.outcome.pids_refused
+    return Word(
+        ending(witness.outcome), "" if refused is None or refused > 0 else "the limit on processes was never hit"
+    )
 
 
 def prints(text: str) -> Judge:
@@ -232,7 +240,8 @@ def _clocks(witness: Witness, fits: Callable[[float], bool]) -> Word:
 
 
 def _json(witness: Witness) -> Any:
+    """Its answers, through the strict reader; None for what that refuses."""
     try:
-        return json.loads(witness.outcome.stdout.head)
-    except ValueError:
+        return wire.read_json(witness.outcome.stdout.head.strip())
+    except wire.JsonError:
         return None
