@@ -126,7 +126,10 @@ def _download(folder: Path) -> Path:
     """The wheels of the lock, by their hashes, from wherever the host's pip finds them; the lock beside them."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--no-deps", "--require-hashes"]
     pip += ["--python-version", lock.WANTED["cpu"].python, "--dest", str(folder), "-r", str(lock.path("cpu"))]
-    steps.command(pip)
+    try:
+        steps.command(pip)
+    except ImageFault as fault:
+        raise ImageFault(f"{fault} (`assay image lock cpu` writes a lock of the wheels that pip finds here)") from None
     (folder / LOCK_FILE).write_bytes(lock.path("cpu").read_bytes())
     return folder
 

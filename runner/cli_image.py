@@ -143,7 +143,8 @@ def _shown(images: list[dict[str, Any]], as_json: bool) -> None:
                 f"lock {(image['lock'] or 'none')[:19]} ({age})",
                 f"built {image['built'] or 'at an unknown time'}",
             ]
-            facts += [f"in use by {image['containers']} containers" if image["containers"] else "not in use"]
+            count = image["containers"]
+            facts += [f"in use by {count} container{'s' * (count > 1)}" if count else "not in use"]
         sys.stdout.write(f"{image['name']}  {image['digest']}  {', '.join(facts)}\n")
 
 

@@ -60,6 +60,21 @@ def test_a_failing_step_is_one_line_of_its_own_words():
         steps.command(["no-such-tool"])
 
 
+def test_where_pip_finds_other_wheels_the_way_out_is_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    with pytest.raises(ImageFault, match=r"^python.* failed \(1\): .*`assay image lock cpu` writes a lock") as fault:
+        cpu._download(tmp_path / "wheels")
+    assert "\n" not in str(fault.value)
+    assert not (tmp_path / "wheels" / cpu.LOCK_FILE).exists()
+
+
+def test_a_base_of_another_python_than_the_locks_is_refused(tmp_path):
+    cpu._same_python("3.11.2", tmp_path / "base.tar")
+    with pytest.raises(ImageFault, match=r"^base\.tar has Python 3\.13\.5; lock cpu is for Python 3\.11$"):
+        cpu._same_python("3.13.5", tmp_path / "base.tar")
+
+
 @pytest.mark.sandbox
 @pytest.mark.parametrize("engine", ["docker"])
 def test_an_image_that_docker_no_longer_has_is_refused(engine):

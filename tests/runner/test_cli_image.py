@@ -100,3 +100,15 @@ def test_the_list_says_lock_date_and_use_of_a_built_image(assay, monkeypatch):
     monkeypatch.setattr(cpu, "containers", lambda image: 0)
     assert "lock sha256:old (not the lock that is here: build it again)" in assay("list")[1]
     assert json.loads(assay("list", "--json")[1])[0]["lock_is_current"] is False
+
+
+def test_the_doctor_says_when_an_image_is_from_another_lock(monkeypatch, tmp_path):
+    from runner import doctor
+
+    image = Image("cpu", DIGEST, cpu.PYTHON, DIGEST, manifest={"lock": lock.digest("cpu")})
+    monkeypatch.setattr(doctor, "built_image", lambda home: image)
+    assert list(doctor._images(tmp_path)) == [doctor.Finding("image cpu", True, DIGEST)]
+    image.manifest["lock"] = "sha256:old"
+    (found,) = doctor._images(tmp_path)
+    assert (found.ok, found.fix) == (True, "`assay image build`")
+    assert found.detail == f"{DIGEST}, built from another lock than the one that is here"
