@@ -15,10 +15,14 @@ from typing import Any
 from ops import wire
 from runner import devices
 from runner.bundle import Bundle
-from sandbox.api import Outcome
+from sandbox.api import Limits, Outcome
 
 FILE = "inputs.json"
 """Beside the projected bundle in the build container."""
+CALL_S = 30.0
+"""The calls on CPU tensors may take so long."""
+SPARE_S = 10.0
+"""And end so long before the container's own limit, which would be a verdict."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,13 @@ class Plan:
     why: str = ""
     """Why nothing is compiled; empty where something is."""
 
-    def write(self, place: Path, memory_bytes: int) -> None:
-        """For the build container, readable there."""
+    def write(self, place: Path, limits: Limits) -> None:
+        """For the build container with these limits, readable there."""
         file = place / FILE
-        file.write_text(json.dumps({"arch": self.arch, "memory_bytes": memory_bytes, "cases": self.cases}))
+        times = {"call_s": CALL_S, "end_s": limits.wall_s - SPARE_S}
+        file.write_text(
+            json.dumps({"arch": self.arch, "memory_bytes": limits.memory_bytes, **times, "cases": self.cases})
+        )
         file.chmod(0o444)
 
 

@@ -93,11 +93,11 @@ class Jobs:
         )
 
     def specs(self, unit: str, place: Path) -> Job:
-        """Ours, with no guest beside it: reads the frozen bundle and says what the entry's arguments look like."""
+        """Ours, with no guest beside it and no GPU: reads the frozen bundle and says what the entry's arguments look like."""
         return Job(
             name=f"assay-{unit}-specs",
             role="judge",
-            argv=("-I", "/judge/ops/judge/specs.py", "/task", "cuda" if self.gpu else "cpu"),
+            argv=("-I", "/judge/ops/judge/specs.py", "/task"),
             image=self.image,
             env=ENV,
             mounts=(Mount(ROOT / "ops", "/judge/ops"), Mount(place, "/task")),
@@ -108,5 +108,4 @@ class Jobs:
                 kept_bytes=wire.MAX_BYTES,
             ),
             uid=JUDGE_UID,
-            gpu=self.gpu,
         )

@@ -62,9 +62,9 @@ class SandboxLab:
             place = folder / "bundle"
             project(bundle, place)
             release(source, place)
-            if plan.cases:
-                plan.write(place, self.memory_bytes)
             job = self.pool.jobs.build(unit, place, bundle.entry, compiling.FILE if plan.cases else "")
+            if plan.cases:
+                plan.write(place, job.limits)
             return built(self.sandbox.run(job), bundle, plan)
 
     def pair(self, bundle: Bundle, plan: PairPlan) -> Pair:

@@ -1,7 +1,8 @@
 """What the arguments of each case look like: shapes, dtypes and scalars of one draw, printed as the last line of stdout.
 
 A job of its own, in the judge's container and without any guest: the build container compiles kernels for arguments of this form,
-and the host, which knows no torch, cannot tell it. Arguments: folder of the frozen bundle, device. No value of a tensor is told.
+and the host, which knows no torch, cannot tell it. Made on the CPU, so that no build waits for a GPU. Argument: the folder of the
+frozen bundle. No value of a tensor is told.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ MAX_CASES = 16
 """Later ones are left out: the host says so."""
 
 
-def specs(bundle: str, device: str) -> list[list[dict[str, Any]]]:
+def specs(bundle: str) -> list[list[dict[str, Any]]]:
     """For each case the entry's arguments: {"shape", "dtype"} of a tensor, {"value"} of a scalar."""
-    task = Task(os.path.join(bundle, "task.py"), device)
+    task = Task(os.path.join(bundle, "task.py"), "cpu")
     with open(os.path.join(bundle, "cases.json"), encoding="utf-8") as file:
         cases = [{**c.get("parameters", {}), "case_id": c["case_id"]} for c in json.load(file)]
     return [
@@ -32,7 +33,7 @@ def specs(bundle: str, device: str) -> list[list[dict[str, Any]]]:
             {"shape": list(value.shape), "dtype": NAMES[value.dtype]}
             if isinstance(value, torch.Tensor)
             else {"value": value}
-            for value in task.inputs(case, torch.Generator(device))
+            for value in task.inputs(case, torch.Generator("cpu"))
         ]
         for case in cases[:MAX_CASES]
     ]
@@ -41,7 +42,7 @@ def specs(bundle: str, device: str) -> list[list[dict[str, Any]]]:
 def main() -> None:
     torch.set_num_threads(1)
     try:
-        answer: dict[str, Any] = {"cases": specs(sys.argv[1], sys.argv[2])}
+        answer: dict[str, Any] = {"cases": specs(sys.argv[1])}
         wire.encode(answer)
     except (TaskError, RuntimeError, MemoryError, wire.WireError) as error:
         answer = {"why": wire.clean(error, 300)}

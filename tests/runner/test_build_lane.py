@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from images.host import host_image
 from ops import registry
 from runner import bundle as bundles
+from runner import compiling, jobs
 from runner.bundle import Bundle
 from runner.lab import Built
 from runner.sandboxlab import SandboxLab
@@ -74,8 +76,12 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def lab(engine: str) -> SandboxLab:
-    return SandboxLab(find(engine), host_image(PYTHON, docker=engine == "docker"), "cuda")  # type: ignore[arg-type]
+def lab(engine: str) -> Iterator[SandboxLab]:
+    """With time enough for a machine that does much else: what is tested here is no deadline."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jobs, "BUILD_S", 400.0)
+        patch.setattr(compiling, "CALL_S", 300.0)
+        yield SandboxLab(find(engine), host_image(PYTHON, docker=engine == "docker"), "cuda")  # type: ignore[arg-type]
 
 
 def compiled(found: Built) -> dict[str, Any]:
@@ -117,7 +123,7 @@ def test_what_a_call_prints_and_leaves_running_decides_nothing(lab: SandboxLab, 
     found = lab.build(bundle, SOURCES["floods and forks"].encode(), f"lane-floods-{lab.sandbox.name}")
     assert compiled(found)["state"] == "compiled"
     assert len(found.log) < 1 << 17
-    assert found.outcome["wall_s"] < 50
+    assert found.outcome["wall_s"] < 300, "it waited for the process that the call left"
 
 
 @pytest.mark.parametrize("name", ["has a device", "forks and leaves", "forges at import"])

@@ -12,7 +12,7 @@ from runner import compiling
 from runner.built import built, compilation
 from runner.bundle import Bundle, from_files
 from runner.compiling import Plan, architecture, planned
-from sandbox.api import Captured, Outcome, Status
+from sandbox.api import Captured, Limits, Outcome, Status
 
 CASES = [{"case_id": "main"}, {"case_id": "second"}, {"case_id": "extra", "protected": False}]
 INPUTS = [{"shape": [4], "dtype": "float16"}, {"value": 2}]
@@ -176,6 +176,12 @@ def test_a_plan_is_what_the_trusted_job_says_or_why_there_is_none(tmp_path: Path
     )
     assert planned(90, ended({"cases": [INPUTS]}, "oom", None)).why == "the form of the inputs is not known: oom"
     assert planned(90, Outcome("exited", 1)).why == "the form of the inputs is not known: exited 1"
-    PLAN.write(tmp_path, 1 << 30)
+    PLAN.write(tmp_path, Limits(wall_s=60.0, memory_bytes=1 << 30))
     written = json.loads((tmp_path / compiling.FILE).read_text())
-    assert written == {"arch": 90, "memory_bytes": 1 << 30, "cases": [INPUTS] * 3}
+    assert written == {
+        "arch": 90,
+        "memory_bytes": 1 << 30,
+        "call_s": 30.0,
+        "end_s": 50.0,
+        "cases": [INPUTS] * 3,
+    }

@@ -112,7 +112,7 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("trial")
     (folder / "cubins").mkdir()
     jobs = [
-        {"source": HEAD + SOURCES[name], "cases": [[X]], "seconds": 10 if name == "for ever" else 120}
+        {"source": HEAD + SOURCES[name], "cases": [[X]], "seconds": 15 if name == "for ever" else 120}
         for name in SOURCES
     ]
     jobs.append({"source": HEAD + SOURCES["looks"], "cases": [[X], [X]]})
