@@ -116,9 +116,15 @@ class Group:
         return Counters(
             oom_kills=_keyed(self.dirs.get("memory", none) / "memory.oom_control", "oom_kill"),
             pids_refused=_keyed(self.dirs.get("pids", none) / "pids.events", "max"),
-            memory_peak_bytes=_number(self.dirs.get("memory", none) / "memory.max_usage_in_bytes"),
+            memory_peak_bytes=self._peak(self.dirs.get("memory", none)),
             cpu_s=_scaled(_number(self.dirs.get("cpuacct", none) / "cpuacct.usage"), 1e-9),
         )
+
+    @staticmethod
+    def _peak(memory: Path) -> int | None:
+        """With swap, where it is counted: who pages itself out reaches its cap all the same (`memory.max_usage` would hide it)."""
+        swapped = _number(memory / "memory.memsw.max_usage_in_bytes")
+        return _number(memory / "memory.max_usage_in_bytes") if swapped is None else swapped
 
     def freeze(self) -> None:
         """Return when all in it have stopped. Raises SandboxFault after FREEZE_S, FileNotFoundError when it is gone."""

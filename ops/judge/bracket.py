@@ -94,8 +94,9 @@ class Bracket:
             return Sample(n, 0, "protocol", None, wire.clean(error))
         finally:
             del slots
-            source.close()
-            target.close()
+            for block in (source, target):
+                block.reclaim()
+                block.close()
 
     def tax(self, case_id: str) -> int:
         """Nanoseconds that a guest which rewrites our shim can save per call: an honest wrapper returns fresh tensors, which the

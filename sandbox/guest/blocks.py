@@ -4,7 +4,9 @@ One block carries all inputs of a call, another all outputs. Both sides use this
 sandbox/guest). A block is made fresh for every call and its fd is sent only at t0: before that instant a guest has nothing to poll.
 
 On CPU the judge maps, then seals: FUTURE_WRITE makes the guest's view of inputs read-only for real, and SHRINK, GROW and SEAL
-stop a guest from truncating a block under the judge (SIGBUS). On a GPU the importer chooses its access: a guest can write
+stop a guest from truncating a slot under the judge (SIGBUS). Inputs leave by a read-only fd of a file that is closed to the guest's
+uid, and without SHRINK: the judge cuts them to nothing after the call. Pages are charged to whoever touched them first, the judge;
+with `reclaim` it has them back whatever a guest keeps mapped. On a GPU the importer chooses its access: a guest can write
 whatever it maps, so nothing there is believed and expected outputs never enter such memory.
 """
 
@@ -54,11 +56,11 @@ class HostBlock:
     """A memfd mapped here. `base` is its bytes as a uint8 tensor; the mapping lives as long as any view of it."""
 
     def __init__(self, fd: int, size: int, writable: bool) -> None:
-        self.fd = fd
+        self.fd, self._given, self._cut = fd, -1, False
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         # populated at once: a fault per page inside a call would be a tax that only some arms know how to avoid
-        mapping = mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE, protection)
-        self.base = torch.frombuffer(mapping, dtype=torch.uint8)
+        self._mapping = mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE, protection)
+        self.base = torch.frombuffer(self._mapping, dtype=torch.uint8)
 
     @classmethod
     def create(cls, size: int) -> HostBlock:
@@ -68,12 +70,27 @@ class HostBlock:
 
     def share(self, writable: bool) -> int:
         """Seal for the other side and return the fd to send. Our own mapping, made before, stays writable."""
-        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals | (0 if writable else F_SEAL_FUTURE_WRITE))
-        return self.fd
+        fence = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+        if writable:
+            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fence | fcntl.F_SEAL_SHRINK)
+            return self.fd
+        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fence | F_SEAL_FUTURE_WRITE)
+        os.fchmod(self.fd, 0o400)
+        self._given, self._cut = os.open(f"/proc/self/fd/{self.fd}", os.O_RDONLY | os.O_CLOEXEC), True
+        return self._given
+
+    def reclaim(self) -> None:
+        """Free the pages, whoever still maps them: what a guest keeps must not count against us. For the side that made the block,
+        when it needs nothing of it any more. A guest that still reads its input dies of SIGBUS; an old slot reads as zeros."""
+        if self._cut:
+            os.ftruncate(self.fd, 0)
+        else:
+            self._mapping.madvise(mmap.MADV_REMOVE)
 
     def close(self) -> None:
         os.close(self.fd)
+        if self._given >= 0:
+            os.close(self._given)
         self.base = torch.empty(0, dtype=torch.uint8)
 
 
@@ -131,6 +148,9 @@ class CudaBlock:
         posix = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
         self.fd = int(_check(driver.cuMemExportToShareableHandle(self.handle, posix, 0)))
         return self.fd
+
+    def reclaim(self) -> None:
+        """Nothing: the driver keeps an allocation until its last importer is gone, and no cgroup counts it."""
 
     def close(self) -> None:
         from cuda.bindings import driver

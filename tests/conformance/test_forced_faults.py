@@ -50,6 +50,34 @@ if _sock:
         _sock.sendmsg([b'{"x":1}'], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, _array.array("i", [1, 2]))])
 """
 
+HOARD = """
+# every block stays mapped, its descriptors open, and old slots are written: whose memory is it?
+import os as _os, sys as _sys
+_kept = []
+_compute = rmsnorm
+def rmsnorm(x, weight):
+    frame = _sys._getframe(1)
+    while frame and "slots" not in frame.f_locals:
+        frame = frame.f_back
+    if frame:
+        shim = frame.f_locals
+        _kept.append((shim["target"].base, x, weight, _os.dup(shim["slot_fd"]), _os.dup(shim["source"].fd)))
+        for slot, *_ in _kept:
+            slot[:64].fill_(1)
+    return _compute(x, weight)
+"""
+
+STALE_INPUT = """
+# does the memory of an earlier call's input tell anything of the next one?
+_kept = []
+_compute = rmsnorm
+def rmsnorm(x, weight):
+    if "wire" in __import__("sys").modules:
+        _kept.append(x)
+        _kept[0].sum()
+    return _compute(x, weight)
+"""
+
 AT_LOAD = {
     "infinity": b'{"ok":1e999}',
     "wide-integer": b'{"ok":99999999999999999999}',
@@ -171,6 +199,14 @@ def test_what_a_candidate_says_at_load_is_its_own_failure(lab: SandboxLab, name:
     pair = measured(lab, RMSNORM, f"fault-{name}", *against(RMSNORM, SOURCES[name]), blocks=1)
     expected = {"role-by-name": ("",)}.get(name, ("protocol", "crashed"))
     assert first_reason(pair) in expected, pair.claims
+
+
+@pytest.mark.parametrize(("trick", "reason"), [(HOARD, ""), (STALE_INPUT, "crashed")], ids=["hoard", "stale-input"])
+def test_memory_of_earlier_calls_is_no_longer_the_judges_and_tells_nothing(
+    lab: SandboxLab, trick: str, reason: str
+) -> None:
+    pair = measured(lab, RMSNORM, f"memory-{reason or 'kept'}", *against(RMSNORM, cheats.HONEST + trick), blocks=1)
+    assert (first_reason(pair, "baseline"), first_reason(pair)) == ("", reason), pair.claims
 
 
 def test_a_build_that_prints_what_no_log_can_store_is_only_a_claim(lab: SandboxLab) -> None:

@@ -49,6 +49,25 @@ def play(judge, behave, calls=1, timeout_s=5.0, family=""):
     thread.join(5)
     return samples
 
+def fork(judge, behave, calls=1):
+    # the same with a process: reasons, and what `behave` returned or the signal that it died of; it may leave an order unanswered
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    said_r, said_w = os.pipe()
+    child = os.fork()
+    if not child:
+        ours.close()
+        order, fds = wire.receive(theirs, max_fds=1)
+        os.write(said_w, json.dumps(behave(theirs, {**order, "fd": fds[0]})).encode())
+        os._exit(0)
+    theirs.close()
+    os.close(said_w)
+    guest = Guest(ours)
+    whys = [judge.call(guest, "main", "", 5.0).why for _ in range(calls)]
+    ours.close()
+    said = os.read(said_r, 65536)
+    _, status = os.waitpid(child, 0)
+    return whys, json.loads(said) if said else os.WTERMSIG(status)
+
 def open_(sock, order):
     wire.send(sock, {"ready": order["n"]})
     _, fds = wire.receive(sock, max_fds=1)
@@ -174,6 +193,7 @@ print(json.dumps([judge.call(guest, "main", "", 0.3).why, judge.call(guest, "mai
 
 
 def test_inputs_cannot_be_written_and_no_block_can_be_cut_under_the_judge() -> None:
+    """As a guest meets them: under a uid that is not the judge's."""
     found = guestenv.run(
         SETUP
         + """
@@ -185,22 +205,84 @@ def attempt(what):
     return "allowed"
 def hostile(sock, order):
     given, slot, x, y = open_(sock, order)
-    again = os.open(f"/proc/self/fd/{given.fd}", os.O_RDWR)
-    out["write through a reopened fd"] = attempt(lambda: os.pwrite(again, b"0", 0))
-    out["map it writable"] = attempt(lambda: mmap.mmap(again, order["in_bytes"]))
+    os.setresuid(65534, 65534, 65534)
+    out["open it for writing"] = attempt(lambda: os.open(f"/proc/self/fd/{given.fd}", os.O_RDWR))
+    out["open its mode"] = attempt(lambda: os.fchmod(given.fd, 0o600))
+    out["map it writable"] = attempt(lambda: mmap.mmap(given.fd, order["in_bytes"]))
     for name, block in (("input", given), ("slot", slot)):
         out[f"cut the {name}"] = attempt(lambda: os.ftruncate(block.fd, 0))
         out[f"grow the {name}"] = attempt(lambda: os.ftruncate(block.fd, 1 << 20))
         out[f"seal the {name}"] = attempt(lambda: fcntl.fcntl(block.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE))
     y.copy_(2 * x)
     wire.send(sock, {"done": order["n"]})
-out["why"] = play(bracket(), hostile)[0].why
-print(json.dumps(out))
+    return out
+samples, out = fork(bracket(), hostile)
+print(json.dumps([samples[0], out]))
 """
     )
-    assert found.pop("why") == ""
-    assert set(found.values()) == {"PermissionError"}, found
-    assert len(found) == 8
+    why, tried = found
+    assert why == ""
+    assert tried.pop("cut the input") == tried.pop("grow the input") == "OSError", tried  # EINVAL: the fd is read-only
+    assert set(tried.values()) == {"PermissionError"}, tried
+    assert len(tried) == 7
+
+
+def test_an_input_is_sealed_against_writing_even_for_whoever_may_open_it() -> None:
+    found = guestenv.run(
+        SETUP
+        + """
+def root(sock, order):
+    given, slot, x, y = open_(sock, order)
+    again = os.open(f"/proc/self/fd/{given.fd}", os.O_RDWR)
+    for what in (lambda: os.pwrite(again, b"0", 0), lambda: mmap.mmap(again, order["in_bytes"])):
+        try:
+            what()
+        except PermissionError:
+            out[len(out)] = "refused"
+    y.copy_(2 * x)
+    wire.send(sock, {"done": order["n"]})
+print(json.dumps([play(bracket(), root)[0].why, len(out)]))
+"""
+    )
+    assert found == ["", 2]
+
+
+KEEPS = """
+def keep(sock, order):
+    kept = []
+    for _ in range(3):
+        given, slot, x, y = open_(sock, order)
+        y.copy_(2 * x)
+        kept.append((given, slot, x, y))
+        wire.send(sock, {"done": order["n"]})
+        order, fds = wire.receive(sock, max_fds=1)  # the judge prepares the next call when it is done with this one
+        order["fd"] = fds[0]
+    return [[os.fstat(b.fd).st_blocks for b in (given, slot)] for given, slot, _, _ in kept]
+"""
+
+
+def test_what_a_guest_keeps_mapped_holds_no_memory_of_the_judge() -> None:
+    """Shared pages are charged to who touched them first, so a hoarder could have had the judge killed for memory."""
+    found = guestenv.run(SETUP + KEEPS + "print(json.dumps(fork(bracket(B=512, D=512), keep, calls=4)))")
+    whys, held = found
+    assert whys == ["", "", "", "guest-died"]
+    assert held == [[0, 0], [0, 0], [0, 0]]
+
+
+def test_a_guest_that_reads_an_input_of_an_earlier_call_dies_of_it_and_the_judge_does_not() -> None:
+    found = guestenv.run(
+        SETUP
+        + """
+def late(sock, order):
+    _, _, x, y = open_(sock, order)
+    y.copy_(2 * x)
+    wire.send(sock, {"done": order["n"]})
+    wire.receive(sock, max_fds=1)
+    return float(x.sum())
+print(json.dumps(fork(bracket(), late, calls=2)))
+"""
+    )
+    assert found == [["", "guest-died"], 7]  # SIGBUS
 
 
 def test_no_input_and_no_memory_is_seen_twice() -> None:
