@@ -157,7 +157,9 @@ class Unit:
                 )
                 self._record(arm, self.bundle.cases[0].case_id, -1, [{"ns": 0, "why": why, "worst": None}])
                 return self._give_up(arm)
-            for case in self.bundle.cases:
+            cases = list(self.bundle.cases)
+            secrets.SystemRandom().shuffle(cases)  # as in the blocks: the order of sizes tells no phase
+            for case in cases:
                 self._calls(arm, case.case_id, -1, self.plan.verify_calls + secrets.randbelow(EXTRA_VERIFY))
         if self._failed(arm):
             self._give_up(arm)
