@@ -31,11 +31,6 @@ INSIDE = ("sandbox/guest/", "ops/judge/", "ops/wire.py", "runner/check/programs/
 are given their limits by whoever opens them (`runner.unit`)."""
 ALLOWED = {
     "eventstore/verify.py:verify:run": "reads the user's whole log, however long that is; the user can interrupt it",
-    "runner/check/faults.py:runner_killed:readline": "after a select with a limit, of one line that our own program prints",
-    **{
-        f"runner/check/proxy.py:Resetting.{call}": "in a daemon thread, ended by the shutdown of its socket"
-        for call in ("_accept:accept", "_pass:recv", "_pass:sendall")
-    },
 }
 """File, function and call, and why it may wait as long as it likes."""
 
