@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ops import registry
 from ops.contract import Contract
+from runner import settings
+from runner.bundle import Bundle, from_files
 from runner.exits import UsageError
 from runner.machine import Device, Wanted
 
@@ -67,6 +70,25 @@ def fits(contract: Contract, sizes: Mapping[str, int], device: Device) -> None:
     if device == "cpu" and needed > JUDGE_BYTES:
         need, has = f"{needed / 2**30:,.0f} GiB", f"{JUDGE_BYTES >> 30} GiB"
         raise UsageError(f"--shape: the reference needs at least {need}, and the judge has {has} on a CPU")
+
+
+def operator(name: str, sizes: str | None, dtype: str, wish: Wanted) -> tuple[Bundle, dict[str, int], dict[str, Any]]:
+    """An operator as a bundle: the files, the checked sizes, and its contract's layer of settings."""
+    chosen = registry.get(name)
+    checked = chosen.shape(shape(sizes) if sizes is not None else None, wish.device)
+    bundle = from_files(chosen.bundle(checked, dtype, wish.device))
+    fits(chosen.contract, checked, wish.device)
+    limit = chosen.contract.promotion.max_variance
+    promotion = {
+        "min_speedup": chosen.contract.promotion.min_speedup,
+        "max_cv": max(limit, settings.CPU_MAX_CV) if wish.device == "cpu" else limit,
+    }
+    return bundle, checked, promotion
+
+
+def on_cpu(wish: Wanted) -> dict[str, Any]:
+    """The layer of settings where no GPU is."""
+    return {"max_cv": settings.CPU_MAX_CV} if wish.device == "cpu" else {}
 
 
 def given(*values: Any) -> dict[str, Any]:

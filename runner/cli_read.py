@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import chain
@@ -20,10 +20,10 @@ from eventstore.verify import verify
 from replay import catalogue, livelog, rederive
 from replay import show as account
 from replay.fold import fold, fold_all
-from replay.leaderboard import Row, named
 from replay.leaderboard import leaderboard as board
+from replay.leaderboard import named
 from replay.views import FILE, rebuild
-from runner import episode, exits, host, progress
+from runner import columns, episode, exits, host, progress
 from runner.options import Home, Json, Name
 
 log_app = typer.Typer(help="The append-only log.", no_args_is_help=True)
@@ -46,7 +46,7 @@ def episodes(home: Home = None, as_json: Json = False) -> int:
         _json(rows)
     else:
         head = ("episode", "begun", "what", "where", "candidates", "outcome")
-        _out(_table(head, [tuple(str(row[key]) for key in head) for row in rows]))
+        _out(columns.table(head, [tuple(str(row[key]) for key in head) for row in rows]))
     return exits.WINNER
 
 
@@ -72,7 +72,7 @@ def leaderboard(
         _out("nothing was promoted yet\n")
     else:
         head = ("rank", "status", "what", "where", "grade", "speedup", "at least", "us", "candidate")
-        _out(_table(head, map(_cells, rows)))
+        _out(columns.table(head, map(columns.board, rows)))
     return exits.WINNER
 
 
@@ -224,31 +224,6 @@ def _replayed(report: rederive.Report) -> Iterator[str]:
         yield f"           recorded {livelog.quoted(json.dumps(found.got, sort_keys=True))}"
         yield f"           derived  {livelog.quoted(json.dumps(found.expected, sort_keys=True))}"
     yield "result     agrees" if report.agree else "result     DISAGREES"
-
-
-def _table(head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
-    """Aligned columns; the width of a terminal is no reason to cut a digest."""
-    cells = [tuple(head), *rows]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
-    return "".join(
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() + "\n" for row in cells
-    )
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    bundle = row.operator or " ".join(filter(None, (row.name, livelog.short(row.bundle))))
-    what = " ".join(filter(None, (bundle, row.shape, row.dtype, f"[{row.cases}]" if row.cases else "")))
-    return (
-        str(row.rank or "-"),
-        row.status,
-        what,
-        f"{row.device_label}, {row.engine}",
-        row.grade,
-        livelog.times(row.speedup),
-        livelog.times(row.lower),
-        f"{row.median_us:.1f}" if row.median_us is not None else "-",
-        f"{row.episode} {row.candidate}",
-    )
 
 
 def _json(document: Any) -> None:

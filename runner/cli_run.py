@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ops import registry
 from replay import account as told
 from replay.fold import State
 from runner import asked, episode, exits, host, progress, session, settings
-from runner.bundle import Bundle, from_files, load
-from runner.machine import Wanted, machine
+from runner.bundle import load
+from runner.machine import machine
 from runner.options import (
     AaPairs,
     Blocks,
@@ -80,10 +79,10 @@ def judge(
     flags = asked.given(1, seed, min_speedup, max_cv, max_pairs, aa_pairs, blocks, calls, None)
     sizes: dict[str, int] = {}
     if op is not None:
-        contract, sizes, promotion = _operator(op, shape, dtype or "fp16", wish)
+        contract, sizes, promotion = asked.operator(op, shape, dtype or "fp16", wish)
     else:
         assert bundle is not None
-        contract, promotion = load(bundle), _on_cpu(wish)
+        contract, promotion = load(bundle), asked.on_cpu(wish)
     resolved = settings.resolve(contract, flags, contract=promotion, strategy="file", file=str(kernel.absolute()))
     place = host.home(home)
     opening = session.Opening(
@@ -130,7 +129,7 @@ def optimize(
     )
     name = settings.strategy(strategy, settings.SEARCH)
     wish = asked.wanted(device, engine, image, guest_python)
-    bundle, sizes, promotion = _operator(operator, shape, dtype or "fp16", wish)
+    bundle, sizes, promotion = asked.operator(operator, shape, dtype or "fp16", wish)
     points = session.space(operator, wish.device, bundle.kernel)
     if not points:
         raise exits.UsageError(
@@ -194,7 +193,7 @@ def run(
     contract = load(bundle)
     own = {"command": command, "mock_dir": str(mock_dir.absolute()) if mock_dir else None}
     given = {**flags, **own, "provider_timeout_s": provider_timeout_s}
-    resolved = settings.resolve(contract, given, contract=_on_cpu(wish), strategy=name)
+    resolved = settings.resolve(contract, given, contract=asked.on_cpu(wish), strategy=name)
     place = host.home(home)
     opening = session.Opening(
         label=bundle.absolute().name,
@@ -220,24 +219,6 @@ def resume(
     with progress.shown() as watch:
         state = session.resume(place, episode.check_id(name), guest_python, watch)
     return _finish(state, place)
-
-
-def _operator(name: str, shape: str | None, dtype: str, wish: Wanted) -> tuple[Bundle, dict[str, int], dict[str, Any]]:
-    """An operator as a bundle: the files, the checked sizes, and its contract's layer of settings."""
-    chosen = registry.get(name)
-    sizes = chosen.shape(asked.shape(shape) if shape is not None else None, wish.device)
-    bundle = from_files(chosen.bundle(sizes, dtype, wish.device))
-    asked.fits(chosen.contract, sizes, wish.device)
-    limit = chosen.contract.promotion.max_variance
-    promotion = {
-        "min_speedup": chosen.contract.promotion.min_speedup,
-        "max_cv": max(limit, settings.CPU_MAX_CV) if wish.device == "cpu" else limit,
-    }
-    return bundle, sizes, promotion
-
-
-def _on_cpu(wish: Wanted) -> dict[str, Any]:
-    return {"max_cv": settings.CPU_MAX_CV} if wish.device == "cpu" else {}
 
 
 def _begin(home: Path, opening: session.Opening) -> State:

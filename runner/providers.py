@@ -153,21 +153,23 @@ class OneFile:
     """Proposes one file, once."""
 
     path: Path
+    source: bytes
+    """As it was when the run began: what happens to the file meanwhile changes nothing."""
+    problem: str = ""
     name: str = "file"
 
     def propose(self, question: Question) -> Proposal | None:
         if question.index > 1:
             return None
-        try:
-            with self.path.open("rb") as file:
-                source = file.read(customs.MAX_SOURCE_BYTES + 1)
-        except OSError as error:
-            raise ProposalError("provider-error", f"{self.path}: {error.strerror}") from None
-        return Proposal(source, {"change": f"file {self.path.name}"})
+        if self.problem:
+            raise ProposalError("provider-error", self.problem)
+        return Proposal(self.source, {"change": f"file {self.path.name}"})
 
 
 def one_file(path: Path) -> OneFile:
-    """Checks the file before a run begins."""
-    if not path.is_file():
-        raise UsageError(f"{path}: no such file")
-    return OneFile(path)
+    """Reads the file, now. One that is gone is no error yet: a resumed run has its proposal in the log already."""
+    try:
+        with path.open("rb") as file:
+            return OneFile(path, file.read(customs.MAX_SOURCE_BYTES + 1))
+    except OSError as error:
+        return OneFile(path, b"", f"{path}: {error.strerror}")
