@@ -427,6 +427,7 @@ def test_bad_input_is_one_line_an_exit_code_and_no_partial_state(
         line = line.replace(f"{word}:", f"{place}:")
     assert (said.code, said.out, said.err.count("\n")) == (code, "", 1), said.err
     assert said.err.startswith(f"assay: {line}"), said.err
+    assert ("--home or ASSAY_HOME names another" in said.err) == (line == "no log at ")
     assert not home.exists()
 
 
