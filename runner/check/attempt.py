@@ -49,8 +49,8 @@ class Result:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def not_run(row: Row, engine: str) -> Result:
-    return Result(row.name, row.case, row.tries, tuple(sorted(row.wanted(engine))), "not run", problems=(row.needs,))
+def not_run(row: Row) -> Result:
+    return Result(row.name, row.case, row.tries, tuple(sorted(row.expected)), "not run", problems=(row.needs,))
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Bench:
     def attempt(self, row: Row) -> Result:
         """Run one row and all that belongs to it. Whatever fails is said in the result; nothing is raised for it."""
         if row.needs:
-            return not_run(row, self.sandbox.name)
+            return not_run(row)
         began = time.monotonic()
         mark = f"assay-check-{uuid4().hex[:12]}"
         before, peak = watch.figures(), _peak()
@@ -83,8 +83,8 @@ class Bench:
                 problems += _told(ended, stage.canary)
             problems += _changed(stage)
         observed = classify(ended, replace(word.seen, phase="run" if row.role == "guest" else "build"))
-        if observed not in row.wanted(self.sandbox.name):
-            problems.insert(0, f"{observed}, not {' or '.join(sorted(row.wanted(self.sandbox.name)))}")
+        if observed not in row.expected:
+            problems.insert(0, f"{observed}, not {' or '.join(sorted(row.expected))}")
         problems += self._left(mark, ended, before)
         control_s, bad = self.control(mark)
         problems += bad
@@ -92,7 +92,7 @@ class Bench:
             name=row.name,
             case=row.case,
             tries=row.tries,
-            expected=tuple(sorted(row.wanted(self.sandbox.name))),
+            expected=tuple(sorted(row.expected)),
             verdict="NO" if problems else "ok",
             observed=observed,
             evidence=word.evidence,
