@@ -186,21 +186,30 @@ def cli_page() -> str:
 
 def check_page() -> str:
     import runner.check
+    from runner.check.platform import FAULTS
     from runner.check.table import ROWS
 
     rows = [(code(r.name), r.case, r.tries, _words(r.expected), r.needs) for r in ROWS]
+    faults = [(code(f.name), f.case, f.tries, _words(f.expected), _where(f)) for f in FAULTS]
     parts = [
         MARK,
         "# The sandbox's conformance suite",
         inspect.cleandoc(runner.check.__doc__ or ""),
         "## Hostile programs",
         table(("program", "case", "what it does", "expected", "not run here"), rows),
+        "## Faults of the platform",
+        table(("fault", "case", "what happens", "expected", "not run"), faults),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _words(statuses: Iterable[str]) -> str:
     return " or ".join(code(status) for status in sorted(statuses))
+
+
+def _where(fault: Any) -> str:
+    only = f"where cgroups are not {fault.cgroup}" if fault.cgroup else ""
+    return fault.needs or only or ("" if len(fault.engines) > 1 else f"without {fault.engines[0]}")
 
 
 PAGES: dict[str, Callable[[], str]] = {

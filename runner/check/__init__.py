@@ -1,6 +1,7 @@
-"""The shipped conformance suite: hostile programs, each against what must come of it.
+"""The shipped conformance suite: hostile programs and faults of the platform, each against what must come of it.
 
-`assay sandbox check` runs every program of the table below in the sandbox that this host offers. A row is `ok` only when all of
+`assay sandbox check` runs every program of the first table below in the sandbox that this host offers, then provokes the faults of
+the second. A row is `ok` only when all of
 this holds:
 
 - the run ended with the expected word of `sandbox.status`, and what the host saw agrees with what the program says;
@@ -13,6 +14,9 @@ this holds:
 
 A row that cannot be run here is `not run`, with the reason. Code 0: no row is `NO`. Code 76: one is; with `--strict` also where a
 row was not run. `--json` prints one document with the evidence of each row, `--only NAME` runs some rows, `--list` runs none.
+
+A fault is provoked only in things of the suite's own: a runner that it started, a proxy before the daemon, a small disk that one
+process sees. Afterwards the same is looked at: what is left, what is gone, whether an honest program works.
 
 Every program runs inside the sandbox only. The one that tries the network dials nothing where it finds any route; what it may
 reach instead are listeners that the suite put up on the loopback. The ones that set clocks or write to /proc write what is there.

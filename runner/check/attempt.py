@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,7 @@ from uuid import uuid4
 from images.api import Image
 from runner.check import watch
 from runner.check.judging import Witness, Word
+from runner.check.platform import Fault
 from runner.check.stage import Stage, digest
 from runner.check.table import LIMITS, Row
 from runner.workspace import workspace
@@ -49,8 +51,8 @@ class Result:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def not_run(row: Row) -> Result:
-    return Result(row.name, row.case, row.tries, tuple(sorted(row.expected)), "not run", problems=(row.needs,))
+def not_run(row: Row | Fault, why: str) -> Result:
+    return Result(row.name, row.case, row.tries, tuple(sorted(row.expected)), "not run", problems=(why,))
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Bench:
     def attempt(self, row: Row) -> Result:
         """Run one row and all that belongs to it. Whatever fails is said in the result; nothing is raised for it."""
         if row.needs:
-            return not_run(row)
+            return not_run(row, row.needs)
         began = time.monotonic()
         mark = f"assay-check-{uuid4().hex[:12]}"
         before, peak = watch.figures(), _peak()
@@ -100,6 +102,36 @@ class Bench:
             seconds=time.monotonic() - began,
             control_s=control_s,
             facts={} if isinstance(ended, SandboxFault) else ended.evidence(),
+        )
+
+    def provoke(self, fault: Fault) -> Result:
+        """Provoke one fault of the platform; otherwise as `attempt`."""
+        if fault.action is None or fault.absent(self.sandbox.name):
+            return not_run(fault, fault.absent(self.sandbox.name))
+        began, before = time.monotonic(), watch.figures()
+        mark = f"assay-check-{uuid4().hex[:12]}"
+        with workspace() as folder:
+            try:
+                observed, evidence = fault.action(self, mark, folder)
+            except (SandboxFault, OSError, subprocess.SubprocessError) as error:
+                observed, evidence = "not provoked", str(error)[:300]
+        problems = (
+            [] if observed in fault.expected else [f"{observed}, not {' or '.join(sorted(fault.expected))}: {evidence}"]
+        )
+        problems += [f"left: {what}" for what in watch.leftovers(mark)] + watch.taken(before)
+        control_s, bad = self.control(mark)
+        problems += bad
+        return Result(
+            name=fault.name,
+            case=fault.case,
+            tries=fault.tries,
+            expected=tuple(sorted(fault.expected)),
+            verdict="NO" if problems else "ok",
+            observed=observed,
+            evidence=evidence,
+            problems=tuple(problems),
+            seconds=time.monotonic() - began,
+            control_s=control_s,
         )
 
     def control(self, mark: str) -> tuple[float | None, list[str]]:

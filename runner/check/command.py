@@ -12,6 +12,7 @@ from images.host import host_image
 from runner import exits, host
 from runner.check import report
 from runner.check.attempt import Bench, Result
+from runner.check.platform import FAULTS, Fault
 from runner.check.table import ROWS, Row
 from sandbox.find import find
 
@@ -31,7 +32,7 @@ def check(engine: str, only: Sequence[str], guest_python: Path | None, *, strict
     if not as_json:
         _say(report.head())
     for row in rows:
-        results.append(bench.attempt(row))
+        results.append(bench.attempt(row) if isinstance(row, Row) else bench.provoke(row))
         if not as_json:
             _say(report.line(results[-1]))
     seconds = time.monotonic() - began
@@ -42,12 +43,13 @@ def check(engine: str, only: Sequence[str], guest_python: Path | None, *, strict
     return code(results, strict=strict)
 
 
-def chosen(only: Sequence[str]) -> tuple[Row, ...]:
-    """The rows of these names, in the table's order; all of them without a name. UsageError for an unknown one."""
-    names = [row.name for row in ROWS]
+def chosen(only: Sequence[str]) -> tuple[Row | Fault, ...]:
+    """The rows of these names, in the tables' order; all of them without a name. UsageError for an unknown one."""
+    every: tuple[Row | Fault, ...] = (*ROWS, *FAULTS)
+    names = [row.name for row in every]
     if unknown := sorted(set(only) - set(names)):
         raise exits.UsageError(f"--only: no program {', '.join(unknown)}; see `assay sandbox check --list`")
-    return tuple(row for row in ROWS if not only or row.name in only)
+    return tuple(row for row in every if not only or row.name in only)
 
 
 def code(results: Sequence[Result], *, strict: bool) -> int:

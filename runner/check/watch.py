@@ -68,12 +68,15 @@ def leftovers(mark: str, container: str = "") -> list[str]:
     found: list[str] = []
     try:
         with closing(connect()) as api:
-            ours = api.containers(all=True, filters={"label": f"{OWNER}={me}"})
-            found += [f"container: {one['Names'][0].lstrip('/')}" for one in ours]
+            for one in api.containers(all=True):
+                if one["Labels"].get(OWNER) == me or mark in one["Names"][0]:
+                    found.append(f"container: {one['Names'][0].lstrip('/')}")
     except SandboxUnavailable:
         pass  # then no container of ours can exist
-    prefixes = [f"{GROUP}{space}.{pid}.{started}.", *([container] if len(container) == 64 else [])]
-    found += [f"cgroup: {name}" for prefix in prefixes for name, _ in cgroups.named(prefix)]
+    mine = f"{GROUP}{space}.{pid}.{started}."
+    found += [f"cgroup: {name}" for name, _ in cgroups.named(GROUP) if name.startswith(mine) or mark in name]
+    if len(container) == 64:  # Docker's own groups
+        found += [f"cgroup: {name}" for name, _ in cgroups.named(container)]
     names = [mark, *([container] if container else [])]
     mounts = Path("/proc/self/mounts").read_text().splitlines()
     found += [f"mount: {line}" for line in mounts if any(name in line for name in names)]

@@ -12,6 +12,7 @@ import pytest
 
 from images.host import host_image
 from runner.check.attempt import Bench
+from runner.check.platform import FAULTS
 from runner.check.table import ROWS
 from sandbox import policy
 from sandbox.find import find
@@ -37,7 +38,10 @@ def test_all_is_as_expected(engine: str) -> None:
     rows = json.loads(done.stdout)["rows"]
     wrong = {row["name"]: (row["observed"], row["problems"]) for row in rows if row["verdict"] == "NO"}
     assert (done.returncode, wrong) == (0, {}), done.stdout
-    assert [row["name"] for row in rows if row["verdict"] == "ok"] == [row.name for row in ROWS if not row.needs]
+    assert [row["name"] for row in rows if row["verdict"] == "ok"] == [
+        *(row.name for row in ROWS if not row.needs),
+        *(fault.name for fault in FAULTS if not fault.absent(engine)),
+    ]
 
 
 def test_a_sandbox_with_a_hole_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,8 @@ from runner import exits
 from runner.check import attempt, command, judging, report, watch
 from runner.check.attempt import KNOWN, Bench, Result
 from runner.check.judging import Witness
+from runner.check.platform import FAULTS, Fault
+from runner.check.proxy import Resetting
 from runner.check.table import LIMITS, ROWS, Row
 from sandbox.api import Captured, Job, Limits, Outcome, SandboxFault
 from sandbox.fake import FakeSandbox
@@ -101,8 +105,6 @@ def test_a_changed_bundle_a_visitor_and_a_leaked_secret_are_seen() -> None:
     assert bench(tell).attempt(BY_NAME["snoop"]).problems == ("a secret of the launcher is in its output",)
 
     def visit(job: Job) -> Outcome:
-        import socket
-
         socket.create_connection(("127.0.0.1", int(job.argv[3])), 5).close()
         return printed(json.dumps(dict.fromkeys(map(str, range(16)), "EPERM")).encode())
 
@@ -200,3 +202,71 @@ def test_a_row_that_needs_a_gpu_is_not_run_and_says_so() -> None:
     found = bench(lambda job: Outcome("exited", 0)).attempt(BY_NAME["gpu-fault"])
     assert (found.verdict, found.expected) == ("not run", (RunStatus.GPU_FAULT,))
     assert "needs an NVIDIA GPU" in found.problems[0]
+
+
+@pytest.mark.parametrize("name", ["start-fails", "cgroup-hybrid"])
+def test_a_sandbox_that_hides_our_own_faults_or_counts_nothing_is_not_ok(name: str) -> None:
+    fault = replace(next(fault for fault in FAULTS if fault.name == name), engines=("fake",), cgroup="")
+    found = bench(lambda job: Outcome("exited", 0)).provoke(fault)
+    assert found.verdict == "NO"
+    assert found.observed in ("ok", "not counted")
+
+
+def test_a_fault_that_could_not_be_provoked_is_not_ok() -> None:
+    def broken(*_: object) -> tuple[str, str]:
+        raise OSError("no unshare here")
+
+    found = bench(lambda job: Outcome("exited", 0)).provoke(
+        Fault("x", "P0", "breaks", frozenset({"infra_error"}), broken, engines=("fake",))
+    )
+    assert (found.verdict, found.problems) == ("NO", ("not provoked, not infra_error: no unshare here",))
+
+
+def test_what_a_fault_leaves_behind_is_seen() -> None:
+    process: list[subprocess.Popen[bytes]] = []
+
+    def leaves(lab: Bench, mark: str, folder: Path) -> tuple[str, str]:
+        process.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", mark]))
+        return "cleared", ""
+
+    try:
+        found = bench(lambda job: Outcome("exited", 0)).provoke(
+            Fault("x", "P0", "leaves", frozenset({"cleared"}), leaves, engines=("fake",))
+        )
+    finally:
+        process[0].kill()
+        process[0].wait()
+    assert found.problems == (f"left: process: {process[0].pid}",)
+
+
+def test_every_fault_is_provoked_or_says_why_not() -> None:
+    assert {fault.case for fault in FAULTS} == {f"P{number}" for number in range(1, 13)}
+    assert [fault.name for fault in FAULTS if (fault.action is None) != bool(fault.needs)] == []
+
+
+def test_the_proxy_passes_everything_on_but_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = socket.socket(socket.AF_UNIX)
+    daemon.bind(str(tmp_path / "real"))
+    daemon.listen()
+
+    def answer() -> None:
+        for _ in range(2):
+            with daemon.accept()[0] as link:
+                while asked := link.recv(1000):
+                    link.sendall(b"answer to " + asked)
+
+    serving = threading.Thread(target=answer)
+    serving.start()
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/real")
+    answers = []
+    with Resetting(tmp_path / "p", b"/wait") as proxy:
+        for asked in (b"GET /info HTTP/1.1\r\n/wait", b"POST /c/wait HTTP/1.1\r\n"):
+            with socket.socket(socket.AF_UNIX) as link:
+                link.settimeout(5)
+                link.connect(str(tmp_path / "p"))
+                link.sendall(asked)
+                answers.append(link.recv(1000))
+    serving.join(5)
+    daemon.close()
+    assert answers == [b"answer to GET /info HTTP/1.1\r\n/wait", b""]
+    assert proxy.resets == 1
