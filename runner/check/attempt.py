@@ -28,7 +28,7 @@ KNOWN = "9c8bc5c4bb7122b53191a712858efe7ddf2847a9a22d462510f8c5b03178ca95"
 GRACE_S = 3.0
 """From a program's deadline to its end."""
 LINKED = ("link", "trap", "unread link")
-RETURN_S = 20.0
+RETURN_S = 30.0
 """From its deadline to our being back, with the container started before and removed after."""
 
 

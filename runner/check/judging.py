@@ -69,6 +69,14 @@ def ending(outcome: Outcome) -> str:
     return ", ".join([how, *(f"{n} {name}" for name, n in facts.items() if n)])
 
 
+def forks_refused(witness: Witness) -> Word:
+    """The limit on processes said no, whatever ended the run."""
+    refused = witness.outcome.pids_refused
+    return Word(
+        ending(witness.outcome), "" if refused is None or refused > 0 else "the limit on processes was never hit"
+    )
+
+
 def prints(text: str) -> Judge:
     """It says exactly this."""
 

@@ -35,7 +35,7 @@ def printed(text: bytes, status: str = "exited", code: int | None = 0) -> Outcom
 
 def witness(said: object, **facts: object) -> Witness:
     text = said if isinstance(said, bytes) else json.dumps(said).encode()
-    base = Witness(printed(text), Limits(**LIMITS), "canary", "mark", neighbour="mark-beside")
+    base = Witness(replace(printed(text), pids_refused=0), Limits(**LIMITS), "canary", "mark", neighbour="mark-beside")
     return replace(base, **facts)  # type: ignore[arg-type]
 
 
@@ -124,6 +124,7 @@ def test_an_attempt_that_worked_is_a_violation_and_one_that_failed_otherwise_is_
 @pytest.mark.parametrize(
     ("judge", "bad"),
     [
+        (judging.forks_refused, witness(b"")),
         (judging.network, witness({"tcp host": "reached"})),
         (judging.disk, witness({"/": [1, "ENOSPC"], "/tmp": [32, "ENOSPC"], "/dev/shm": [16, "ENOSPC"]})),
         (judging.disk, witness({"/tmp": [33, "ENOSPC"], "/dev/shm": [16, "ENOSPC"]})),
