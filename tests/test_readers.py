@@ -42,7 +42,6 @@ READS: dict[str, tuple[set[str], str]] = {
     "ops/registry.py": ({"json.loads", "read_bytes", "read_text"}, "templates and references that we ship"),
     "ops/wire.py": ({"json.loads"}, "the strict reader"),
     "runner/bundle.py": ({"fdopen", "open"}, "a bundle as its author wrote it: no link, no pipe, bounded"),
-    "runner/check/judging.py": ({"json.loads"}, "our own witness beside a hostile program"),
     "runner/check/stage.py": ({"read_bytes"}, "folders of the check's own, compared before and after"),
     "runner/check/watch.py": ({"read_bytes"}, "the kernel"),
     "runner/cli.py": ({"open"}, "/dev/null"),

@@ -26,7 +26,7 @@ PROCESSES = frozenset(("run", "call", "check_call", "check_output"))
 REAPERS = frozenset(("wait", "waitpid", "waitid", "wait3", "wait4"))
 LOCKS = frozenset(("flock", "lockf"))
 
-INSIDE = ("sandbox/guest/", "ops/judge/", "ops/wire.py")
+INSIDE = ("sandbox/guest/", "runner/check/programs/", "ops/judge/", "ops/wire.py")
 """Runs in a container, which ends at its wall-clock limit whatever it waits for; the host's own ends of the same sockets
 are given their limits by whoever opens them (`runner.unit`)."""
 ALLOWED = {

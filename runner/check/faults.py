@@ -52,7 +52,7 @@ def runner_killed(bench: Bench, mark: str, folder: Path) -> tuple[str, str]:
         try:
             assert runner.stdout is not None
             ready, _, _ = select.select([runner.stdout], [], [], RUNNER_S)
-            said = runner.stdout.readline() if ready else b"nothing"
+            said = os.read(runner.stdout.fileno(), 100) if ready else b"nothing"
         finally:
             runner.kill()
         code = runner.wait(RUNNER_S)

@@ -13,6 +13,9 @@ from urllib.parse import urlparse
 
 from images.engine import SOCKET
 
+LINK_S = 120.0
+"""No end of it waits longer for anybody."""
+
 
 class Resetting:
     """Listens at `path` while the `with` block lasts. A connection whose request line holds `word` is closed at once."""
@@ -24,6 +27,7 @@ class Resetting:
         self._door = socket.socket(socket.AF_UNIX)
         self._door.bind(str(path))
         self._door.listen()
+        self._door.settimeout(LINK_S)
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
 
@@ -56,6 +60,8 @@ class Resetting:
                 return
             far = socket.socket(socket.AF_UNIX)
             self._open += [near, far]
+            for link in (near, far):
+                link.settimeout(LINK_S)
             far.connect(self._daemon)
             self._begin(self._pass, near, far, True)
             self._begin(self._pass, far, near, False)
