@@ -21,8 +21,10 @@ conformance: setup ## hostile and cheating candidates against every sandbox that
 bench: setup ## what containers cost here: medians and ratios of one run
 	$(bin)/python scripts/bench.py $(BENCH_ARGS)
 
-soak: setup ## the long suites: fuzzing
+soak: setup ## the long suites: fuzzing; killed runners, deadlines, many candidates, on both engines (hours)
 	$(bin)/python scripts/fuzz.py $(SOAK_ARGS)
+	for engine in docker bwrap; do for part in kills deadlines candidates; do \
+	  $(bin)/python scripts/soak.py $$part --engine $$engine --out docs/evidence/soak-$$part-$$engine.json || exit 1; done; done
 
 lint: setup ## ruff, mypy strict, import contracts
 	$(bin)/ruff check .

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from runner import devices, exits, host
 from runner import doctor as clinic
-from runner import exits, host
 from runner.cli_image import image_app
 from runner.options import Engine, GuestPython, Home, Json
 
@@ -46,6 +47,7 @@ def check(
     strict: Annotated[
         bool, typer.Option("--strict", help="A program that was not run counts as a difference.")
     ] = False,
+    gpu: Annotated[bool, typer.Option("--gpu", help="Faulty kernels on this host's GPU too.")] = False,
     guest_python: GuestPython = None,
     as_json: Json = False,
 ) -> int:
@@ -54,12 +56,22 @@ def check(
 
     if list_rows:
         return command.listing(only or (), as_json=as_json)
-    return command.check(engine, only or (), guest_python, strict=strict, as_json=as_json)
+    return command.check(engine, only or (), guest_python, strict=strict, as_json=as_json, gpu=gpu)
 
 
 @sandbox_app.command()
-def gc(as_json: Json = False) -> int:
+def gc(
+    release_gpu: Annotated[
+        str | None,
+        typer.Option("--release-gpu", metavar="UUID", help="Only this: lift a GPU's quarantine if it passes."),
+    ] = None,
+    engine: Engine = "auto",
+    guest_python: GuestPython = None,
+    as_json: Json = False,
+) -> int:
     """Remove what killed runners left: containers, cgroups, folders. Never what a live runner or anybody else owns."""
+    if release_gpu is not None:
+        return _release(release_gpu, engine, guest_python, as_json=as_json)
     from runner.workspace import sweep
     from sandbox import leavings
 
@@ -74,6 +86,19 @@ def gc(as_json: Json = False) -> int:
     for problem in kept:
         sys.stderr.write(f"assay: not removed: {' '.join(problem.split())}\n")
     return exits.FAULT if kept else exits.WINNER
+
+
+def _release(uuid: str, engine: str, guest_python: Path | None, *, as_json: bool) -> int:
+    from images.host import host_image
+    from runner.gated import release
+    from sandbox.find import find
+
+    if uuid not in [found["uuid"] for found in devices.gpus()]:
+        raise exits.Unavailable(f"no GPU {uuid} on this host")
+    sandbox = find(engine)  # type: ignore[arg-type]
+    said = release(uuid, sandbox, host_image(host.guest_python(guest_python), docker=sandbox.name == "docker"))
+    _json({"released": said}) if as_json else sys.stdout.write(said + "\n")
+    return exits.WINNER
 
 
 def _json(document: Any) -> None:

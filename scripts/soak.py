@@ -209,19 +209,21 @@ PARTS: dict[str, Callable[[str, Image, int, random.Random], dict[str, Any]]] = {
     "deadlines": deadlines,
     "candidates": candidates,
 }
+TIMES = {"kills": 1000, "deadlines": 1000, "candidates": 200}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=tuple(PARTS))
     parser.add_argument("--engine", choices=("docker", "bwrap"), default="bwrap")
-    parser.add_argument("--times", type=int, default=1000)
+    parser.add_argument("--times", type=int, help="default: 1000; of candidates 200")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    times = options.times or TIMES[options.part]
     image = host_image(runner_host.guest_python(None), docker=options.engine == "docker")
     began = time.time()
-    found = PARTS[options.part](options.engine, image, options.times, random.Random(options.seed))
+    found = PARTS[options.part](options.engine, image, times, random.Random(options.seed))
     record = {
         "what": options.part,
         "command": "python scripts/soak.py " + " ".join(sys.argv[1:]),

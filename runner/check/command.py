@@ -7,24 +7,32 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from images.host import host_image
 from runner import exits, host
-from runner.check import report
+from runner.check import on_gpu, report
 from runner.check.attempt import Bench, Result
 from runner.check.platform import FAULTS, Fault
-from runner.check.table import ROWS, Row
+from runner.check.table import ON_GPU, ROWS, Row
 from sandbox.find import find
 
+ANSWERED = frozenset(row.name for row in ON_GPU if row.case in on_gpu.CASES.values())
+"""Rows that `--gpu` answers with rows of its own."""
 
-def check(engine: str, only: Sequence[str], guest_python: Path | None, *, strict: bool, as_json: bool) -> int:
+
+def check(
+    engine: str, only: Sequence[str], guest_python: Path | None, *, strict: bool, as_json: bool, gpu: bool = False
+) -> int:
     """Run the suite. Code 0 when all is as expected, `exits.DISAGREES` at any difference (with `strict`: or anything not run).
 
-    Raises SandboxUnavailable without an engine, UsageError for an unknown engine or name.
+    Raises SandboxUnavailable without an engine, Unavailable where `gpu` is asked for and there is none, UsageError for an unknown
+    engine or name.
     """
     if engine not in ("auto", "docker", "bwrap"):
         raise exits.UsageError(f"unknown engine {engine!r}; there is auto, docker, bwrap")
-    rows = chosen(only)
+    uuid = on_gpu.the_gpu() if gpu else ""
+    rows = [row for row in chosen(only) if not (gpu and row.name in ANSWERED)]
     sandbox = find(engine)  # type: ignore[arg-type]
     bench = Bench(sandbox, host_image(host.guest_python(guest_python), docker=sandbox.name == "docker"))
     began = time.monotonic()
@@ -35,9 +43,16 @@ def check(engine: str, only: Sequence[str], guest_python: Path | None, *, strict
         results.append(bench.attempt(row) if isinstance(row, Row) else bench.provoke(row))
         if not as_json:
             _say(report.line(results[-1]))
+    environment: dict[str, Any] = {}
+    if gpu:
+        answers, environment = on_gpu.attempt(sandbox, bench.image, uuid, lambda text: None)
+        results += answers
+        if not as_json:
+            _say("\n".join(map(report.line, answers)))
     seconds = time.monotonic() - began
     if as_json:
-        _say(json.dumps(report.document(results, sandbox.describe(), seconds), indent=2, sort_keys=True))
+        document = report.document(results, sandbox.describe(), seconds) | ({"gpu": environment} if gpu else {})
+        _say(json.dumps(document, indent=2, sort_keys=True))
     else:
         _say(report.summary(results, sandbox.describe(), seconds))
     return code(results, strict=strict)

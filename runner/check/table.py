@@ -24,7 +24,10 @@ LIMITS: Mapping[str, Any] = {
     "file_bytes": 128 * MIB,
 }
 SHORT = {"wall_s": 2.0}
-GPU = "needs an NVIDIA GPU; where there is one, `python -m runner.gpucheck` runs faulty GPU programs"
+GPU = "needs an NVIDIA GPU, and `--gpu`"
+NO_ROW = "needs an NVIDIA GPU, and no row for it exists yet; tests/conformance/test_cheats.py has it on the CPU"
+BY_HAND = "needs a whole measurement with judge and torch; docs/evidence/breakout-2026-12-07.md tells of one"
+NO_DEADLOCK = "needs an NVIDIA GPU, and no row for it exists yet; gpu-endless is its nearest"
 MEASUREMENT = "needs a whole measurement with judge and torch; tests/conformance/test_cheats.py runs it"
 
 
@@ -90,7 +93,7 @@ TALK = (
         judging.refused(at_least=17),
     ),
     Row("forged-result", "38", "writes a forged result before, beside and after ours", OK, needs=MEASUREMENT),
-    Row("scraped-nonce", "39", "scrapes nonces and descriptors, and replays them", OK, needs=MEASUREMENT),
+    Row("scraped-nonce", "39", "scrapes nonces and descriptors, and replays them", OK, needs=BY_HAND),
     Row("bad-json", "40", "sends what no strict reader takes", PROTOCOL, judging.protocol(19), besides="link"),
     Row(
         "pickled",
@@ -122,11 +125,17 @@ ISOLATION = (
 )
 ON_GPU = (
     Row("gpu-endless", "53", "runs a kernel without end", one("gpu_hang"), needs=GPU),
-    Row("gpu-deadlock", "54", "lets the whole grid wait for a flag", one("gpu_hang") | one("quarantined"), needs=GPU),
+    Row(
+        "gpu-deadlock",
+        "54",
+        "lets the whole grid wait for a flag",
+        one("gpu_hang") | one("quarantined"),
+        needs=NO_DEADLOCK,
+    ),
     Row("gpu-fault", "55", "reads an illegal address, overflows a stack, traps", one("gpu_fault"), needs=GPU),
     Row("gpu-memory", "56", "takes all of the GPU's memory, then dies", one("oom_gpu"), needs=GPU),
-    Row("gpu-late-work", "57", "leaves work running after it said done", OK, needs=GPU),
-    Row("gpu-timer", "59", "replaces clocks, events and results", OK, needs=GPU),
+    Row("gpu-late-work", "57", "leaves work running after it said done", OK, needs=NO_ROW),
+    Row("gpu-timer", "59", "replaces clocks, events and results", OK, needs=NO_ROW),
     Row("gpu-reach", "60", "opens another GPU, resets it, shares memory with a sibling", OK, needs=GPU),
 )
 ROWS = (*PROCESSES, *MEMORY, *TALK, *ISOLATION, *ON_GPU)

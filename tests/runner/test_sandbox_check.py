@@ -14,13 +14,15 @@ from pathlib import Path
 import pytest
 
 from images.api import Image
-from runner import exits
-from runner.check import attempt, command, judging, report, watch
+from runner import devices, exits
+from runner.check import attempt, command, judging, on_gpu, report, watch
 from runner.check.attempt import KNOWN, Bench, Result
 from runner.check.judging import Witness
 from runner.check.platform import FAULTS, Fault
 from runner.check.proxy import Resetting
 from runner.check.table import LIMITS, ROWS, Row
+from runner.gpucheck import check as gpucheck
+from runner.gpucheck import rows as gpurows
 from sandbox.api import Captured, Job, Limits, Outcome, SandboxFault
 from sandbox.fake import FakeSandbox
 from sandbox.status import RunStatus
@@ -271,3 +273,31 @@ def test_the_proxy_passes_everything_on_but_one_request(tmp_path: Path, monkeypa
     daemon.close()
     assert answers == [b"answer to GET /info HTTP/1.1\r\n/wait", b""]
     assert proxy.resets == 1
+
+
+def test_the_gpus_rows_are_lines_of_the_same_report_and_end_in_the_same_code() -> None:
+    good = gpucheck.Result("illegal address", "gpu_fault", "gpu_fault", wall_s=4.0, clean_s=0.41, good_s=5.0)
+    bad = gpucheck.Result("endless kernel", "gpu_hang", "ok", complaints=["ok instead of gpu_hang"])
+    cut = gpucheck.Result("device assert", "gpu_fault")
+    lines = [on_gpu.line(one) for one in (good, bad, cut)]
+    assert [line.verdict for line in lines] == ["ok", "NO", "NO"]
+    assert "clean 0.41 s after its end" in report.line(lines[0])
+    assert command.code(lines[:1], strict=True) == exits.WINNER
+    assert command.code(lines[2:], strict=False) == exits.DISAGREES
+
+
+def test_every_row_of_the_gpus_check_has_its_number_and_what_it_answers_is_not_called_not_run() -> None:
+    named = {row.name for row in gpurows.ROWS} | {gpurows.GOOD.name, "gate: before and after"}
+    assert named == set(on_gpu.CASES)
+    assert {row.name for row in ROWS if row.name in command.ANSWERED} == {
+        "gpu-endless",
+        "gpu-fault",
+        "gpu-memory",
+        "gpu-reach",
+    }
+
+
+def test_without_a_gpu_asking_for_one_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "gpus", list)
+    with pytest.raises(exits.Unavailable, match="no GPU"):
+        command.check("auto", (), None, strict=False, as_json=False, gpu=True)
