@@ -71,6 +71,7 @@ OF_EPISODE: Mapping[str, str] = MappingProxyType(
         "starved": "use smaller cases in cases.json: the judge had no memory left",
         "not-frozen": "mend the bundle: kernel.py starts processes that cannot be stopped",
         "baseline-crashed": "mend kernel.py: it must import where torch and triton are all there is (`assay doctor` shows which)",
+        "task-error": "mend task.py: the line names the function and what it raised; docs/bundles.md says what each must return",
         "baseline-unstable": "nothing is wrong with the bundle: measure on a quieter machine, or give --aa-pairs or --blocks more",
         "incomplete": "nothing is wrong with the bundle: run it again",
         "bundle-tampered": "something wrote into the frozen bundle: that must not be possible; please report it",

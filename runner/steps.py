@@ -11,6 +11,7 @@ from eventstore.facts import Fact, Pair
 from replay.decisions import decision
 from replay.fold import CandidateState, State
 from runner import customs
+from runner.bundle import BundleError
 from runner.context import Context
 from runner.lab import Arm, Built, PairPlan
 from runner.providers import Past, Proposal, ProposalError, Question
@@ -38,7 +39,10 @@ def baseline(ctx: Context, state: State) -> list[Fact]:
         if not built.ok:
             return [facts.BaselineRefused(reason="baseline-crashed", detail=f"{built.reason}: {_why(built)}")]
     arms = (Arm("baseline", ctx.bundle.kernel), Arm("baseline-b", ctx.bundle.kernel))
-    pair = ctx.lab.pair(ctx.bundle, _plan(ctx, state, f"aa{done}", arms))
+    try:
+        pair = ctx.lab.pair(ctx.bundle, _plan(ctx, state, f"aa{done}", arms))
+    except BundleError as error:  # its task.py raises or answers nonsense
+        return [facts.BaselineRefused(reason="task-error", detail=_detail(str(error)))]
     return [facts.BaselineMeasured(index=done, pair=pair)]
 
 

@@ -85,6 +85,7 @@ EPISODE: Mapping[str, str] = MappingProxyType(
     {
         **{code: f"the baseline itself: {text}" for code, text in CALL.items() if code},
         "baseline-crashed": "the baseline does not build or its process ended",
+        "task-error": "the bundle's task.py raises, or answers with what no kernel can be held against",
         "baseline-unstable": "identical baselines differ too much for any comparison",
         "incomplete": "an A/A pair lacks calls that the calibration needs",
         "bundle-tampered": "the frozen bundle changed while the baseline ran",

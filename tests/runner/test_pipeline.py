@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from eventstore.facts import Pair
 from eventstore.log import Log
 from ops.decide.reasons import REASONS
 from replay.fold import fold
 from replay.rederive import replay
-from runner.bundle import from_files
+from runner.bundle import Bundle, BundleError, from_files
 from runner.context import order_seed
 from runner.customs import MAX_SOURCE_BYTES
 from runner.fake import FakeLab, source
+from runner.lab import PairPlan
 from runner.providers import ProposalError
 from sandbox.api import SandboxFault
 from tests.runner.stories import Listed, bundle, kinds, play
@@ -110,6 +112,20 @@ def test_a_baseline_that_fails_by_itself_is_refused_before_any_proposal(
     assert state.refused is not None
     assert state.finished is not None
     assert (state.refused.reason, state.finished.outcome, state.proposals) == (reason, "refused", 0)
+
+
+def test_a_task_that_raises_ends_the_episode_and_not_only_the_run(tmp_path: Path) -> None:
+    class Raising(FakeLab):
+        def pair(self, bundle: Bundle, plan: PairPlan) -> Pair:
+            raise BundleError("task.py: reference: KeyError: 'k'")
+
+    state = play(tmp_path, [source(50.0)], lab=Raising())
+    assert state.refused is not None
+    assert state.finished is not None
+    assert (state.refused.reason, state.finished.outcome, state.proposals) == ("task-error", "refused", 0)
+    assert "KeyError" in state.refused.detail
+    with Log.open(tmp_path, read_only=True) as log:
+        assert replay(log.read(state.episode)).agree
 
 
 def test_a_failed_proposal_costs_budget_and_its_prompt_and_reply_are_kept(tmp_path: Path) -> None:
