@@ -309,7 +309,8 @@ def _bwrap_files(job: Job, host: Host) -> Iterator[str]:
     shown = sorted((b.target, str(b.source), "--ro-bind") for b in job.image.binds)
     shown += [(CANARY, host.canary, "--ro-bind")]
     shown += [(m.target, str(m.source), "--bind" if m.writable else "--ro-bind") for m in job.mounts]
-    made = {"/"}
+    yield from ("--bind", "/run", "/tmp")  # the tmpfs of `MAKE_TMP`; first, because an image may lie below /tmp
+    made = {"/", "/tmp"}
     targets = {target for target, _, _ in shown}
     for target, source, how in shown:
         for parent in reversed(PurePosixPath(target).parents):
@@ -324,5 +325,4 @@ def _bwrap_files(job: Job, host: Host) -> Iterator[str]:
     for node in gpu_nodes(job, host):
         yield from ("--dev-bind", node, node)
     yield from ("--perms", "1777", "--size", str(limits.shm_bytes), "--tmpfs", "/dev/shm")
-    yield from ("--bind", "/run", "/tmp")  # the tmpfs of `MAKE_TMP`
     yield from ("--remount-ro", "/dev", "--remount-ro", "/")

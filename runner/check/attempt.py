@@ -208,7 +208,8 @@ def _told(ended: Outcome, canary: str) -> list[str]:
 
 def _changed(stage: Stage) -> list[str]:
     found = ["its bundle has changed"] if digest(stage.bundle) != stage.digest else []
-    found += [f"{stage.listener.visitors} visitors from inside"] if stage.listener.visitors else []
+    if visitors := stage.listener.count():
+        found.append(f"{visitors} visitors from inside")
     return found + (["a pickle was opened"] if stage.trap.exists() else [])
 
 

@@ -20,6 +20,8 @@ from ops import wire
 
 LINK_S = 10.0
 """A program has this long to connect and to say all it has to say."""
+CALL_S = 10.0
+"""The listener's own calls."""
 SEND_S = 0.5
 """Longest that one send to a program may block."""
 
@@ -28,24 +30,41 @@ class Listener:
     """A TCP port of the loopback and an abstract Unix socket; counts who comes."""
 
     def __init__(self) -> None:
-        self.visitors = 0
+        self._visitors, self._ours = [0, 0], 0
         self._tcp = socket.create_server(("127.0.0.1", 0))
         self._unix = socket.socket(socket.AF_UNIX)
         self.name = f"assay-check-{os.getpid()}-{id(self)}"
         self._unix.bind("\0" + self.name)
         self._unix.listen()
         self.port = int(self._tcp.getsockname()[1])
-        self._threads = [threading.Thread(target=self._serve, args=(s,), daemon=True) for s in (self._tcp, self._unix)]
+        self._threads = [
+            threading.Thread(target=self._serve, args=(door, s), daemon=True)
+            for door, s in enumerate((self._tcp, self._unix))
+        ]
         for thread in self._threads:
             thread.start()
 
-    def _serve(self, server: socket.socket) -> None:
+    def _serve(self, door: int, server: socket.socket) -> None:
         while True:
             try:
-                server.accept()[0].close()
+                visitor = server.accept()[0]
             except OSError:
                 return
-            self.visitors += 1
+            with visitor:
+                self._visitors[door] += 1
+                visitor.settimeout(CALL_S)
+                with suppress(OSError):
+                    visitor.send(b"seen")
+
+    def count(self) -> int:
+        """Who has come until now. We come last ourselves, through each door, and wait to be seen: whoever came before was."""
+        for family, address in ((socket.AF_INET, ("127.0.0.1", self.port)), (socket.AF_UNIX, "\0" + self.name)):
+            with socket.socket(family) as us:
+                us.settimeout(CALL_S)
+                us.connect(address)
+                us.recv(4)
+            self._ours += 1
+        return sum(self._visitors) - self._ours
 
     def close(self) -> None:
         for server in (self._tcp, self._unix):

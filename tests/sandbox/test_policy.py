@@ -73,11 +73,18 @@ def test_bwrap_arguments_are_the_golden_ones():
     assert pretty(arguments(JOB)) == (GOLDEN / "bwrap.json").read_text()
 
 
+def test_an_image_below_tmp_is_mounted_after_tmp_so_that_it_is_seen():
+    place = Path("/tmp/checkout/.guest")
+    words = arguments(replace(JOB, image=replace(JOB.image, binds=(*JOB.image.binds, Bind(place, str(place))))))
+    assert words.index("/run") < words.index(str(place))
+
+
 def test_a_judge_may_write_to_its_own_folder_and_a_guest_to_none():
     out = (Mount(Path("/tmp/run/out"), "/out", writable=True),)
     judge = replace(JOB, role="judge", mounts=out)
     assert docker_config(judge, HOST)["host"]["mounts"][-1]["ReadOnly"] is False
-    assert arguments(judge)[arguments(judge).index("--bind") :][:3] == ["--bind", "/tmp/run/out", "/out"]
+    words = arguments(judge)
+    assert words[words.index("/tmp/run/out") - 1 :][:3] == ["--bind", "/tmp/run/out", "/out"]
     for role in ("guest", "build"):
         with pytest.raises(JobRefused, match="writes nothing on the host"):
             policy.check(replace(JOB, role=role, mounts=out))
@@ -306,7 +313,7 @@ def test_no_job_can_add_a_privilege_under_bubblewrap(job):
     assert int(ours[ours.index("--reuid") + 1]) > 0
     assert [ours[i + 1] for i, word in enumerate(ours) if word == "--dev-bind"] == list(NODES if job.gpu else ())
     bound = [ours[i + 1 : i + 3] for i, word in enumerate(ours) if word == "--bind" and word in options(ours)]
-    assert bound[-1] == ["/run", "/tmp"]
+    assert bound[0] == ["/run", "/tmp"]
     assert job.role == "judge" or len(bound) == 1
 
 
