@@ -7,10 +7,12 @@ containers' uids, and says nothing but our own pid.
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -40,15 +42,24 @@ def sweep() -> list[Path]:
     """Remove the workspaces of runners that were killed, and name them.
 
     A folder names its runner's pid and pid namespace: where that is another one, the number means nothing here and the folder is
-    left alone.
+    left alone. What is in it does not count (its runner may have died between two calls), but it must be a folder of ours: anybody
+    may put a link of such a name into a temporary folder.
     """
     removed = []
     for left in Path(tempfile.gettempdir()).glob(f"assay-*-{_space()}-*"):
-        pid = left.name.split("-")[1]
-        if pid.isdigit() and not Path("/proc", pid).exists() and (left / "arms").is_dir() and left.owner() == "root":
+        named = re.fullmatch(r"assay-(\d+)-\d+-[a-z0-9_]{8}", left.name)
+        if named and not Path("/proc", named[1]).exists() and _ours(left):
             _remove(left)
             removed.append(left)
     return removed
+
+
+def _ours(folder: Path) -> bool:
+    try:
+        seen = folder.lstat()
+    except FileNotFoundError:  # another runner sweeps too
+        return False
+    return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid()
 
 
 def _space() -> int:
@@ -59,4 +70,5 @@ def _remove(folder: Path) -> None:
     for path in folder.rglob("*"):
         if path.is_dir() and not path.is_symlink():
             os.chmod(path, 0o700)
-    shutil.rmtree(folder)
+    with suppress(FileNotFoundError):  # two runners may sweep at once
+        shutil.rmtree(folder)
