@@ -22,7 +22,7 @@ def verdict(state: State) -> Iterator[str]:
     one = next(iter(state.candidates.values()), None)
     finished = state.finished
     if finished is None:
-        yield f"verdict    none yet: go on with: assay resume {state.episode}"
+        yield f"verdict    none yet: go on with: assay resume {state.episode} (in the same --home)"
     elif finished.outcome == "winner":
         yield f"verdict    PASSED: {CANDIDATE['promoted']}"
         yield f"{INDENT}{finished.speedup:.3g}x over the baseline (at least {finished.lower:.3g}x), revalidated"
@@ -31,7 +31,7 @@ def verdict(state: State) -> Iterator[str]:
         yield from _way_on(OF_EPISODE["faults"])
     elif state.refused is not None:
         reason = state.refused.reason
-        yield f"verdict    NONE: the baseline cannot be compared with: {reason}"
+        yield f"verdict    NONE: the kernel was not looked at, for the baseline cannot be compared with: {reason}"
         yield f"{INDENT}{EPISODE.get(reason, '')}"
         yield from _way_on(OF_EPISODE.get(reason, ""))
     elif one is None:

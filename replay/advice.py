@@ -33,7 +33,7 @@ OF_CANDIDATE: Mapping[str, str] = MappingProxyType(
         "shape": "return what `reference` returns: as many tensors, with the same shapes and dtypes",
         "interpreter-unsupported": "judge it on a GPU (--device cuda)",
         "crashed": "see what it said; run the function on the case's inputs where torch and triton are all there is",
-        "call-timeout": "find the endless loop, or use a smaller case: a call has `call_timeout_s` seconds",
+        "call-timeout": "find the endless loop, or use a smaller case: a call has 30 s (`call_timeout_s` in docs/settings.md)",
         "out-of-memory": "allocate less, or use a smaller case",
         "pids-limit": "start no processes, and fewer threads",
         "protocol": "leave the shim's file descriptors and modules alone",

@@ -122,7 +122,7 @@ def _text(state: State) -> Iterator[str]:
         yield f"outcome    {finished.outcome}{win}, {finished.stopping_reason}"
         yield f"{'':<10} {EPISODE.get(finished.stopping_reason, '')}"
     else:
-        yield f"outcome    none yet; if nobody is at work on it, go on with: assay resume {state.episode}"
+        yield f"outcome    none yet; if nobody is at work on it, go on with: assay resume {state.episode} (in the same --home)"
 
 
 def _baseline_text(state: State) -> Iterator[str]:

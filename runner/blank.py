@@ -55,12 +55,14 @@ class Blank:
 
     def ready(self, timeout_s: float = START_S) -> socket.socket:
         """Its socket, once it has imported all and connected. Nobody else can connect afterwards. SandboxFault when it does not
-        come in time, ends, or is somebody else: no candidate's source exists in it, so the failure is ours."""
+        come in time or ends: no candidate's source exists in it, so the failure is ours."""
         if self._sock is not None:
             return self._sock
         deadline = time.monotonic() + timeout_s
         self._door.settimeout(POLL_S)
         while self._sock is None:
+            if time.monotonic() > deadline:
+                raise SandboxFault(f"{self.role}: not ready within {timeout_s:g} s")
             try:
                 sock, _ = self._door.accept()
             except TimeoutError:
@@ -70,13 +72,12 @@ class Blank:
                         f"{self.role}: ended before it was ready ({ended.status} {ended.exit_code}): "
                         f"{ended.stderr.text()[-1500:]}"
                     ) from None
-                if time.monotonic() > deadline:
-                    raise SandboxFault(f"{self.role}: not ready within {timeout_s:g} s") from None
                 continue
             self._stack.callback(sock.close)
             uid = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[1]
-            if uid != _uid(self.role):
-                raise SandboxFault(f"{self.role}: uid {uid} connected in its place")
+            if uid != _uid(self.role):  # not ours: turned away, and no reason to stop
+                sock.close()
+                continue
             self._sock = sock
             self._door.close()
         return self._sock
@@ -104,7 +105,8 @@ def start(sandbox: Sandbox, jobs: Jobs, role: Role, idle_s: float = 0.0) -> Blan
             path.mkdir(mode=0o755)
         door = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         door.bind(str(link / "s"))
-        os.chmod(link / "s", 0o666)
+        os.chown(link / "s", _uid(role), -1)
+        os.chmod(link / "s", 0o600)
         door.listen(1)
         job = jobs.blank(role, name, link, place, idle_s)
         running = stack.enter_context(sandbox.start(job))

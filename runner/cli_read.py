@@ -52,7 +52,8 @@ def episodes(home: Home = None, as_json: Json = False) -> int:
 
 def leaderboard(
     operator: Annotated[
-        str | None, typer.Argument(metavar="[OP]", help="Only this operator, bundle folder or bundle digest.")
+        str | None,
+        typer.Argument(metavar="[OP]", help="Only this operator, name of a bundle's folder, or bundle digest."),
     ] = None,
     home: Home = None,
     as_json: Json = False,
@@ -118,7 +119,7 @@ def views(home: Home = None, as_json: Json = False) -> int:
     if as_json:
         _json({"path": str(path), "episodes": len(states)})
     else:
-        _out(f"{path}: {len(states)} episodes\n")
+        _out(f"{path}: {len(states)} episode{'' if len(states) == 1 else 's'}\n")
     return exits.WINNER
 
 

@@ -214,10 +214,14 @@ def resume(
     """Go on with an episode that was interrupted.
 
     Interrupted by Ctrl-C, or killed. Its recorded settings hold.
+    One of `judge` ends with its verdict in words, others with one JSON object.
     """
     place = host.home(home)
     with progress.shown() as watch:
         state = session.resume(place, episode.check_id(name), guest_python, watch)
+    if state.started is not None and state.started.settings.get("strategy") == "file":  # it began as `judge`
+        sys.stdout.write(told.text(state))
+        return _code(state)
     return _finish(state, place)
 
 

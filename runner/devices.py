@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from sandbox.api import SandboxFault
+
 
 def cpu_split() -> tuple[tuple[int, ...], tuple[int, ...]]:
     """(judge's CPUs, guests' CPUs), disjoint where there are two or more: a judge must not take time from what it times."""
@@ -31,6 +33,8 @@ def state(gpu: str | None) -> dict[str, Any]:
             "memory_used_mib": pynvml.nvmlDeviceGetMemoryInfo(handle).used >> 20,
             "processes": len(pynvml.nvmlDeviceGetComputeRunningProcesses(handle)),
         }
+    except pynvml.NVMLError as error:  # it fell off the bus, say: about the machine, never about a candidate
+        raise SandboxFault(f"GPU {gpu}: {error}") from error
     finally:
         pynvml.nvmlShutdown()
 

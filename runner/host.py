@@ -20,7 +20,7 @@ def home(flag: Path | None) -> Path:
     """`--home`, else ASSAY_HOME, else `.assay` in the current folder. CannotCreate when something else is there."""
     found = flag or Path(os.environ.get("ASSAY_HOME") or ".assay")
     if found.exists() and not found.is_dir():
-        raise CannotCreate(f"{found}: not a folder")
+        raise CannotCreate(f"{found}: not a folder; give another --home")
     return found
 
 

@@ -32,7 +32,12 @@ MaxCv = Annotated[
 MaxPairs = Annotated[
     int | None, typer.Option(help="Most fresh pairs of processes per candidate, at least 3 (default 6).")
 ]
-AaPairs = Annotated[int | None, typer.Option(help="Pairs of the baseline with itself, at least 2 (default 4).")]
+AaPairs = Annotated[
+    int | None,
+    typer.Option(
+        help="Pairs of the baseline with itself, at least 2 (default 4); fewer than 4 often end as baseline-unstable."
+    ),
+]
 Blocks = Annotated[int | None, typer.Option(help="Interleaved blocks per pair, at least 3 (default 6).")]
 Calls = Annotated[int | None, typer.Option(help="Timed calls per block, arm and case (default 3).")]
 TotalSeconds = Annotated[

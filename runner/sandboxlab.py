@@ -94,7 +94,10 @@ class SandboxLab:
             with workspace() as folder:
                 write(bundle, folder / "task")
                 outcome = self.sandbox.run(self.pool.jobs.specs(unit, folder / "task"))
-            self._plans[bundle.digest] = compiling.planned(arch, outcome)
+            plan = compiling.planned(arch, outcome)
+            if plan.why:
+                return plan  # a busy machine may know better next time
+            self._plans[bundle.digest] = plan
         return self._plans[bundle.digest]
 
     def _prepare(self, bundle: Bundle, guests: int) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from eventstore.facts import Pair, Series
@@ -176,7 +177,7 @@ class Unit:
         baseline = self.plan.arms[0].name
         with self._awake(baseline):
             for case in self.bundle.cases:
-                self._series(baseline, case.case_id, block, self.plan.alone_calls)
+                self._series(baseline, case.case_id, block, [""] * self.plan.alone_calls)
 
     def _blocks(self) -> None:
         """Interleaved rounds; the order of arms and cases is random but re-derivable from the plan."""
@@ -221,31 +222,33 @@ class Unit:
         self._record(arm, self.bundle.cases[0].case_id, -1, [{"ns": 0, "why": why, "worst": None}])
 
     def _calls(self, arm: str, case: str, block: int, calls: int) -> None:
-        """So many calls on the task's own inputs, and at a random place among them one on a hidden family: neither count nor order
-        tells a guest which call is which."""
+        """So many calls on the task's own inputs, and at a random place among them one on a hidden family, in one order to the
+        judge: neither count nor order nor a pause tells a guest which call is which."""
         if not self.families[case]:
-            return self._series(arm, case, block, calls)
+            return self._series(arm, case, block, [""] * calls)
         before = secrets.randbelow(calls + 1)
         deck = self.decks.setdefault((arm, case), [])
         if not deck:
             deck.extend(self.families[case])
             secrets.SystemRandom().shuffle(deck)
-        for count, family in ((before, ""), (1, deck.pop()), (calls - before, "")):
-            if count and not self._failed(arm):
-                self._series(arm, case, block, count, family)
-        return None
+        return self._series(arm, case, block, [""] * before + [deck.pop()] + [""] * (calls - before))
 
-    def _series(self, arm: str, case: str, block: int, calls: int, family: str = "") -> None:
-        timeout = self.plan.call_timeout_s
-        if self.spent.get(arm, 0.0) > NEWCOMER_S and arm != self.plan.arms[0].name:
-            return self._blame(arm, "timeout")
-        order = {"op": "series", "arm": arm, "case": case, "family": family, "calls": calls}
+    def _series(self, arm: str, case: str, block: int, families: list[str]) -> None:
+        timeout, longest = self.plan.call_timeout_s, len(families) * (2 * self.plan.call_timeout_s + 30.0)
+        left = longest
+        if arm != self.plan.arms[0].name:
+            left = min(longest, NEWCOMER_S - self.spent.get(arm, 0.0))
+            if left <= 0:
+                return self._blame(arm, "timeout")
+        order = {"op": "series", "arm": arm, "case": case, "families": families, "timeout_s": timeout, "left_s": left}
         started = time.monotonic()
-        answer = self._ask({**order, "timeout_s": timeout}, calls * (2 * timeout + 30.0))
+        answer = self._ask(order, longest)
         self.spent[arm] = self.spent.get(arm, 0.0) + time.monotonic() - started
         if "starved" in answer:
             return self._starved(answer["starved"])
-        self._record(arm, case, block, answer["samples"], family)
+        asked = zip(families, answer["samples"], strict=False)
+        for family, pairs in groupby(asked, key=lambda one: one[0]):
+            self._record(arm, case, block, [sample for _, sample in pairs], family)
         wrong = [s for s in answer["samples"] if s["why"]]
         if wrong and wrong[0].get("detail"):
             self.claims[arm]["detail"] = wrong[0]["detail"]

@@ -64,9 +64,9 @@ class Pool:
     @contextmanager
     def still(self) -> Iterator[None]:
         """Blanks that wait here do not run: something is being timed."""
-        for _, blank in self._blanks:
-            blank.running.freeze()
         try:
+            for _, blank in self._blanks:
+                blank.running.freeze()
             yield
         finally:
             for _, blank in self._blanks:

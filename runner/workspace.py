@@ -1,7 +1,7 @@
 """A private folder for one container or one build, that goes when we do, and is swept when we could not.
 
-Containers see parts of it as bind mounts, so its path is short (a Unix socket's name is at most 107 bytes), passable by the
-containers' uids, and says nothing but our own pid.
+Containers see parts of it as bind mounts; nobody else on the host passes into it. Its path is short (a Unix socket's name is at
+most 107 bytes) and says nothing but our own pid.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ def workspace() -> Iterator[Path]:
     """A fresh folder with a folder `arms` in it; removed afterwards, whatever was written."""
     sweep()
     folder = Path(tempfile.mkdtemp(prefix=f"assay-{os.getpid()}-{_space()}-"))
-    os.chmod(folder, 0o711)
     (folder / "arms").mkdir(mode=0o711)
     try:
         yield folder

@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Literal
 
@@ -24,6 +25,16 @@ from sandbox.supervise import Ending, Supervised
 GROUP = "assay."
 """Prefix of our cgroups, `assay.<pid namespace>.<pid>.<start time>.<job>`: a reaper knows whether somebody owns them."""
 GONE_S = 10.0
+_OURS = re.compile(r"assay\.(\d+)\.(\d+)\.(\d+)\.[A-Za-z0-9][A-Za-z0-9_-]*")
+
+
+def dead_groups() -> Iterator[tuple[str, Group]]:
+    """Cgroups whose runner is gone. A name that is not wholly of our form (a service called assay, say) is a stranger's."""
+    boot = host.owner(os.getpid()).split(":")[0]
+    for name, group in cgroups.named(GROUP):
+        owner = _OURS.fullmatch(name)
+        if owner and not host.alive(f"{boot}:{owner[1]}:{owner[2]}:{owner[3]}"):
+            yield name, group
 
 
 class BwrapSandbox:
@@ -65,12 +76,9 @@ class BwrapSandbox:
     def reap(self) -> list[str]:
         """Remove what a killed runner left: its cgroups (its processes died with it). The names of what was removed."""
         reaped = []
-        for name, group in cgroups.named(GROUP):
-            _, space, pid, started, _ = name.split(".", 4)
-            boot = host.owner(os.getpid()).split(":")[0]
-            if not host.alive(f"{boot}:{space}:{pid}:{started}"):
-                group.remove()
-                reaped.append(name)
+        for name, group in dead_groups():
+            group.remove()
+            reaped.append(name)
         return reaped
 
     @cached_property

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 
 import docker
 import requests
 
-from sandbox import cgroups, host
+from sandbox import host
 from sandbox.api import SandboxFault, SandboxUnavailable
-from sandbox.bwrap import GROUP
-from sandbox.cgroups import Group
+from sandbox.bwrap import dead_groups
 from sandbox.docker import OWNER, connect
 from sandbox.policy import LABEL
 
@@ -54,7 +53,7 @@ def groups() -> tuple[list[str], list[str]]:
     """Remove abandoned cgroups with whatever is still in them; as `containers`."""
     removed: list[str] = []
     kept: list[str] = []
-    for name, group in _dead_groups():
+    for name, group in dead_groups():
         try:
             group.remove()
         except (SandboxFault, OSError) as error:
@@ -74,11 +73,3 @@ def abandoned(labels: Mapping[str, str], now: float) -> bool:
     deadline = labels.get(f"{LABEL}.deadline", "")
     stranger = owner.split(":")[1] != host.owner(os.getpid()).split(":")[1]
     return stranger and deadline.isdigit() and now > int(deadline) + OVERDUE_S
-
-
-def _dead_groups() -> Iterator[tuple[str, Group]]:
-    boot = host.owner(os.getpid()).split(":")[0]
-    for name, group in cgroups.named(GROUP):
-        parts = name.split(".", 4)
-        if len(parts) == 5 and not host.alive(f"{boot}:{parts[1]}:{parts[2]}:{parts[3]}"):
-            yield name, group

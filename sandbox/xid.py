@@ -22,7 +22,9 @@ APPLICATION = frozenset({13, 31, 43, 45})
 """A program's own fault: its context is gone, the GPU is not."""
 RESET = frozenset({48, 63, 64, 79, 94, 95, 119, 120, 154})
 """Memory, bus, firmware, or a driver that asks for it: no measurement on this GPU before somebody has looked."""
-LINE = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)(.*)")
+LINE = re.compile(r"[0-7],\d+,\d+,[^;]*;NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)(.*)")
+"""A whole record of the kernel's own (facility 0), from its start: a guest chooses the name of a file in which it crashes, and the
+kernel writes that name into the middle of a line."""
 
 Kind = Literal["application", "reset", "other"]
 
@@ -124,7 +126,7 @@ def parse(lines: list[str], pci: str) -> list[Xid]:
     """The Xids of the GPU at this PCI address among lines of a kernel log; the function digit may be missing there."""
     found = []
     for line in lines:
-        matched = LINE.search(line)
+        matched = LINE.match(line)
         if matched and nvml.pci(matched[1]).partition(".")[0] == pci.partition(".")[0]:
             found.append(Xid(int(matched[2]), "kmsg", matched[3].strip(" ,")[:300]))
     return found

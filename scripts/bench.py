@@ -109,7 +109,7 @@ def evaluate(pool: Pool, contract: Bundle) -> tuple[float, float]:
         release(contract.kernel, guest.place)
         loaded = ask(control, {"op": "load", "arm": "c", "entry": "add", "timeout_s": 60})
         first = time.perf_counter() - assigned
-        order = {"op": "series", "arm": "c", "case": "main", "family": "", "calls": CALLS, "timeout_s": 60}
+        order = {"op": "series", "arm": "c", "case": "main", "families": [""] * CALLS, "timeout_s": 60, "left_s": 60}
         samples = ask(control, order)["samples"]
         spent = time.perf_counter() - began
         if not opened.get("ok") or "hello" not in attached or loaded != {"claim": {"ok": True}}:

@@ -53,9 +53,19 @@ class Guest:
 
     def ask(self, message: dict[str, Any], timeout_s: float, fds: tuple[int, ...] = ()) -> dict[str, Any]:
         """Send and wait for one answer (which carries no fds)."""
-        self.sock.settimeout(timeout_s)
-        wire.send(self.sock, message, fds)
+        self.tell(message, timeout_s, fds)
         return wire.receive(self.sock)[0]
+
+    def tell(self, message: dict[str, Any], timeout_s: float, fds: tuple[int, ...] = ()) -> None:
+        """Send without ever waiting: one message is outstanding, so there is room for it, unless a guest peeks at what it is sent
+        and leaves it queued. What is awaited next may take `timeout_s`."""
+        self.sock.settimeout(0)
+        try:
+            wire.send(self.sock, message, fds)
+        except BlockingIOError:
+            raise wire.WireError("does not read what it is sent") from None
+        finally:
+            self.sock.settimeout(timeout_s)
 
 
 class Bracket:
@@ -98,6 +108,12 @@ class Bracket:
                 block.reclaim()
                 block.close()
 
+    def late(self, guest: Guest) -> Sample:
+        """The call that was due when an arm's time in this unit was over: lost, and the guest with it."""
+        guest.gone, n = True, self.count
+        self.count += 1
+        return Sample(n, 0, "timeout", None)
+
     def tax(self, case_id: str) -> int:
         """Nanoseconds that a guest which rewrites our shim can save per call: an honest wrapper returns fresh tensors, which the
         shim copies into the slot; a hostile one writes into the slot at once. Measured on a case's output; the largest of five."""
@@ -138,7 +154,7 @@ class Bracket:
         self._settle()
         deadline = time.monotonic() + timeout_s
         t0 = time.perf_counter_ns()
-        wire.send(guest.sock, {"go": n, "scalars": scalars}, (secret_input,))
+        guest.tell({"go": n, "scalars": scalars}, timeout_s, (secret_input,))
         raw, _ = wire.receive_raw(guest.sock, spin_until=deadline if self.spin else None)
         gathered = [s.reshape(-1)[p] for s, p in zip(slots, probes, strict=True)]
         self._looked()

@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import sys
+import time
 from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
@@ -67,13 +68,19 @@ class Judge:
         return {"claim": {key: wire.clean(claim.get(key, "")) for key in ("error", "detail")}}
 
     def series(self, order: dict[str, Any]) -> dict[str, Any]:
-        """`calls` bracket calls in a row; stops after the first wrong one (one wrong call already decides)."""
+        """Bracket calls in a row, one on each of `families` ("" is the task's own distribution), for `left_s` seconds at most. It
+        stops after the first wrong one on the task's own inputs (one such call already decides), or when the guest is lost."""
         assert self.bracket is not None
         samples: list[Sample] = []
-        for _ in range(order["calls"]):
-            guest = self.guests[order["arm"]]
-            samples.append(self.bracket.call(guest, order["case"], order.get("family", ""), order["timeout_s"]))
-            if samples[-1].why:
+        guest = self.guests[order["arm"]]
+        end = time.monotonic() + order["left_s"]
+        for family in order["families"]:
+            left = end - time.monotonic()
+            if left <= 0:
+                samples.append(self.bracket.late(guest))
+                break
+            samples.append(self.bracket.call(guest, order["case"], family, min(order["timeout_s"], left)))
+            if guest.gone or (samples[-1].why and not family):
                 break
         return {"samples": [s.__dict__ for s in samples]}
 

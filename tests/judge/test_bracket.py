@@ -402,3 +402,38 @@ print(json.dumps(said))
     )
     assert [line.split(":")[0] for line in found] == ["TaskError", "TaskError", "RuntimeError", "TaskError"], found
     assert found[0] == "TaskError: task.py: reference: KeyError: 'k'"
+
+
+def test_a_guest_that_leaves_what_it_is_sent_unread_costs_the_judge_no_time() -> None:
+    """It may peek at an order and answer it, and so fill the judge's queue: a send that waited would let it stall the unit."""
+    found = guestenv.run(
+        SETUP
+        + """
+import time
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+guest, sent, began = Guest(ours), 0, time.monotonic()
+try:
+    while True:
+        guest.tell({"op": "ready", "pad": "x" * 1000}, 30.0)
+        sent += 1
+except wire.WireError as error:
+    print(json.dumps([sent > 0, str(error), time.monotonic() - began < 10.0, ours.gettimeout()]))
+"""
+    )
+    assert found == [True, "does not read what it is sent", True, 30.0]
+
+
+def test_an_arm_whose_time_is_over_is_lost_before_its_next_call() -> None:
+    found = guestenv.run(
+        SETUP
+        + """
+from ops.judge.main import Judge
+judge = Judge("cpu")
+judge.bracket = bracket()
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+judge.guests["a"] = Guest(ours)
+told = judge.series({"arm": "a", "case": "main", "families": ["", ""], "timeout_s": 5.0, "left_s": 0.0})["samples"]
+print(json.dumps([[s["why"] for s in told], judge.guests["a"].gone]))
+"""
+    )
+    assert found == [["timeout"], True]

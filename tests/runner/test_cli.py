@@ -264,7 +264,9 @@ def test_a_judged_file_that_is_gone_when_the_run_goes_on_gets_no_verdict(
         once.setattr("runner.steps.propose", interrupted)
         assert assay("judge", kernel, "--bundle", contract, "--device", "cpu").code == 130
     kernel.unlink()
-    assert assay("resume", judged(home)).code == 2
+    resumed = assay("resume", judged(home))
+    assert resumed.code == 2
+    assert resumed.out.startswith("verdict    ")
     assert f"proposal   1 failed: provider-error, {kernel}: No such file" in assay("show", judged(home)).out.replace(
         '"', ""
     )
@@ -287,7 +289,9 @@ def test_a_bundle_whose_baseline_is_wrong_gives_the_judged_file_no_verdict(
     kernel.write_bytes(source(50.0))
     said = assay("judge", kernel, "--bundle", contract, "--device", "cpu")
     assert said.code == 65
-    assert said.out.startswith("verdict    NONE: the baseline cannot be compared with: wrong\n")
+    assert said.out.startswith(
+        "verdict    NONE: the kernel was not looked at, for the baseline cannot be compared with: wrong\n"
+    )
     assert "to do: mend the bundle: kernel.py and `reference` of task.py disagree" in said.out
 
 

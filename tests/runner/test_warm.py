@@ -126,11 +126,23 @@ def test_a_container_that_never_connects_is_waited_for_with_a_limit(home: Path) 
         blank.ready(0.3)
 
 
-def test_nobody_else_connects_in_its_place(sandbox: FakeSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blanks, "_uid", lambda role: 65534)
-    with blanks.start(sandbox, JOBS, "guest") as blank, pytest.raises(SandboxFault, match="in its place"):
-        blank.ready(5)
-    monkeypatch.undo()
+def test_a_stranger_is_turned_away_and_does_no_harm(sandbox: FakeSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = iter([65534, os.getuid()])  # whom we wait for when the first comes, and the second
+    monkeypatch.setattr(blanks, "_uid", lambda role: os.getuid())
+    with blanks.start(sandbox, JOBS, "guest") as blank:
+        monkeypatch.setattr(blanks, "_uid", lambda role: next(seen))
+        late = threading.Timer(0.3, connects, [sandbox.started[0]._job])
+        late.start()
+        assert blank.ready(5)
+        assert list(seen) == []
+        late.join(0)
+
+
+def test_nobody_of_the_host_passes_to_the_door(sandbox: FakeSandbox, home: Path) -> None:
+    with blanks.start(sandbox, JOBS, "guest"):
+        folder = next(home.iterdir())
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert next(folder.glob("links/*/s")).stat().st_mode & 0o777 == 0o600
 
 
 def test_the_door_is_shut_behind_it(sandbox: FakeSandbox) -> None:

@@ -199,6 +199,9 @@ KERNEL_LOG = [
     "3,1,2,-;NVRM: Xid (PCI:0000:19:00): 31, pid=4242, name=python, Ch 00000008, MMU Fault",
     "3,2,3,-;NVRM: Xid (PCI:0000:1A:00): 79, GPU has fallen off the bus.",
     "3,3,4,-;NVRM: Xid (PCI:0000:19:00.0): 119, Timeout waiting for RPC",
+    # what a guest can make the kernel write: it chooses the name of the file in which it crashes
+    "4,4,5,-;python3[77]: segfault at 0 ip 0 sp 0 error 4 in NVRM: Xid (PCI:0000:19:00): 79, x[7f0000000000+1000]",
+    "12,5,6,-;NVRM: Xid (PCI:0000:19:00): 79, written to /dev/kmsg by a program",
     "6,4,5,-;usb 1-1: new device",
 ]
 
