@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import cgroups, host, leavings
+from sandbox import bwrap, cgroups, host, leavings
 from sandbox.api import SandboxUnavailable
 from sandbox.bwrap import GROUP
 from sandbox.docker import OWNER, connect
@@ -164,3 +164,13 @@ def test_a_cgroup_that_is_not_ours_is_left_alone(engine: str) -> None:
     finally:
         for name in names[:3]:
             (top / name).rmdir()
+
+
+@pytest.mark.parametrize(
+    "name", ["assay.service", "assay.web.api.v1.service", "assay.x", "assay.1.2.3.", "assay.1.2.3.a/b"]
+)
+def test_a_strangers_cgroup_is_never_taken_for_a_dead_runners(name, monkeypatch):
+    space = os.stat("/proc/self/ns/pid").st_ino
+    ours = f"assay.{space}.4194305.1.assay-x"  # no pid is so high
+    monkeypatch.setattr(bwrap.cgroups, "named", lambda prefix: [(name, None), (ours, None)])
+    assert [found for found, _ in bwrap.dead_groups()] == [ours]
