@@ -44,6 +44,11 @@ ENGINE_MOUNTS = re.compile(
 )
 WRITABLE = re.compile(r"/tmp|/proc(/.*)?|/dev(/.*)?")
 """May be mounted rw: in /proc and /dev the kernel's own permissions hold for an unprivileged uid."""
+TUNNELS = frozenset(
+    "tunl0 sit0 ip6tnl0 gre0 gretap0 erspan0 ip6gre0 ip_vti0 ip6_vti0".split()  # noqa: SIM905
+)
+"""A kernel that has loaded a tunnel's module makes its fallback device in every new network namespace: down, without an address,
+and nobody inside may bring it up."""
 PAGE = 4096
 
 
@@ -146,7 +151,7 @@ def _bytes(text: str) -> int | None:
 
 def _surroundings(job: Job, report: Mapping[str, Any], kernel: Kernel) -> Iterator[str]:
     interfaces = [line.split(":")[0].strip() for line in report["network"].splitlines()[2:]]
-    if interfaces != ["lo"]:
+    if "lo" not in interfaces or set(interfaces) - {"lo"} - TUNNELS:
         yield f"network: interfaces {interfaces}"
     for name in NAMESPACES:
         if report["namespaces"][name] == kernel.namespaces[name]:

@@ -49,6 +49,12 @@ def test_a_true_report_has_no_difference(true):
     assert compare(*true) == []
 
 
+def test_a_kernels_own_idle_tunnels_are_no_network(true):
+    """Where their modules are loaded, every new namespace has them."""
+    job, report, kernel = true
+    assert compare(job, {**report, "network": report["network"] + "  sit0: 0 0\n tunl0: 0 0\n"}, kernel) == []
+
+
 def line_of(name: str, value: str) -> Callable[[dict[str, Any]], None]:
     def change(report: dict[str, Any]) -> None:
         before = report["status"]
