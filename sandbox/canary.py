@@ -40,7 +40,7 @@ DEVICES = frozenset(
 ENGINE_ENV = frozenset({"HOSTNAME", "PWD"})
 """Names that an engine itself sets; they say `sandbox` and a folder."""
 ENGINE_MOUNTS = re.compile(
-    r"/|/proc(/.*)?|/sys(/.*)?|/dev(/.*)?|/tmp|/etc/(resolv\.conf|hostname|hosts)|/sbin/docker-init"
+    r"/|/proc(/.*)?|/sys(/.*)?|/dev(/.*)?|/tmp|/etc/(resolv\.conf|hostname|hosts)|(/usr)?/sbin/docker-init"
 )
 WRITABLE = re.compile(r"/tmp|/proc(/.*)?|/dev(/.*)?")
 """May be mounted rw: in /proc and /dev the kernel's own permissions hold for an unprivileged uid."""

@@ -55,6 +55,13 @@ def test_a_kernels_own_idle_tunnels_are_no_network(true):
     assert compare(job, {**report, "network": report["network"] + "  sit0: 0 0\n tunl0: 0 0\n"}, kernel) == []
 
 
+@pytest.mark.parametrize("sbin", ["/sbin", "/usr/sbin"])
+def test_dockers_own_init_is_asked_for_where_sbin_is_a_folder_and_where_it_is_a_link(true, sbin):
+    job, report, kernel = true
+    line = f"999 1 8:1 /docker-init {sbin}/docker-init ro,nosuid,nodev - ext4 /dev/sda ro\n"
+    assert compare(job, {**report, "mounts": report["mounts"] + line}, kernel) == []
+
+
 def line_of(name: str, value: str) -> Callable[[dict[str, Any]], None]:
     def change(report: dict[str, Any]) -> None:
         before = report["status"]
